@@ -1,0 +1,64 @@
+//! Failures on demand: makes a named system call fail a number of times with a chosen error.
+//!
+//! For tests that show what happens when the kernel refuses. Compiled always, so that the tested code is the shipped code;
+//! unarmed it costs one relaxed load, and only on cold paths. The state belongs to the whole process: tests that arm it must
+//! not run beside others that make the same calls.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// The calls that can be made to fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Call {
+    /// Creation of a thread.
+    ThreadCreate,
+    /// Setting the CPUs of a thread, at its creation or later.
+    SetAffinity,
+    /// Reading the CPUs of a thread.
+    GetAffinity,
+}
+
+const CALLS: usize = 3;
+
+#[derive(Debug, Clone, Copy)]
+struct Fault {
+    left: u32,
+    errno: i32,
+}
+
+/// Whether any fault was ever armed. Relaxed on both sides: it guards no data, the mutex does.
+static ARMED: AtomicBool = AtomicBool::new(false);
+static FAULTS: Mutex<[Fault; CALLS]> = Mutex::new([Fault { left: 0, errno: 0 }; CALLS]);
+
+fn with<R>(call: Call, change: impl FnOnce(&mut Fault) -> R) -> R {
+    let mut faults = FAULTS.lock().unwrap_or_else(PoisonError::into_inner);
+    change(&mut faults[call as usize])
+}
+
+/// Makes the next `times` calls of `call` fail with `errno`; 0 times disarms.
+pub fn inject(call: Call, times: u32, errno: i32) {
+    with(call, |fault| *fault = Fault { left: times, errno });
+    // Relaxed: a thread that should see the fault is started after, or synchronises with, the caller.
+    ARMED.store(true, Ordering::Relaxed);
+}
+
+/// How many injected failures of `call` have not been used up. Unchanged = the call was never made.
+pub fn left(call: Call) -> u32 {
+    with(call, |fault| fault.left)
+}
+
+/// Asked right before `call` is made; an error stands for the call's own failure.
+pub(crate) fn point(call: Call) -> io::Result<()> {
+    // Relaxed: see `inject`.
+    if !ARMED.load(Ordering::Relaxed) {
+        return Ok(());
+    }
+    with(call, |fault| {
+        if fault.left == 0 {
+            return Ok(());
+        }
+        fault.left -= 1;
+        Err(io::Error::from_raw_os_error(fault.errno))
+    })
+}

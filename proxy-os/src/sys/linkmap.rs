@@ -1,0 +1,35 @@
+//! Where the dynamic loader found a library.
+#![allow(unsafe_code, reason = "dlinfo is a C call that answers with a pointer")]
+
+use std::ffi::{CStr, OsStr, c_char, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+/// The public head of the loader's `struct link_map` (`link.h`); later fields are not read.
+#[repr(C)]
+struct LinkMap {
+    addr: usize,
+    name: *const c_char,
+}
+
+/// The file that `handle` was loaded from, symbolic links resolved; `None` when the loader or the file system cannot say.
+///
+/// # Safety
+/// `handle` comes from `dlopen` and has not been closed.
+pub(crate) unsafe fn path_of(handle: *mut c_void) -> Option<PathBuf> {
+    let mut map: *const LinkMap = std::ptr::null();
+    let request = libc::RTLD_DI_LINKMAP;
+    // SAFETY: the handle is open (caller's duty), and this request writes one pointer to `map`.
+    let answer = unsafe { libc::dlinfo(handle, request, (&raw mut map).cast()) };
+    if answer != 0 || map.is_null() {
+        return None;
+    }
+    // SAFETY: the loader's entry lives as long as the handle, and starts with the fields of `LinkMap`.
+    let name = unsafe { (*map).name };
+    if name.is_null() {
+        return None;
+    }
+    // SAFETY: the loader's names are null-terminated and live as long as the entry.
+    let name = unsafe { CStr::from_ptr(name) };
+    std::fs::canonicalize(OsStr::from_bytes(name.to_bytes())).ok()
+}

@@ -1,0 +1,34 @@
+//! System calls, one thing per file.
+//!
+//! Every call into the kernel or the C library that needs `unsafe` is made here, behind a safe function, so that the rest
+//! of the shell is ordinary Rust. The only other unsafe folder is `nccom`, which calls the collective library.
+
+pub mod affinity;
+pub mod clock;
+pub mod cpuset;
+pub mod eventfd;
+pub mod exit;
+#[doc(hidden)]
+pub mod fault;
+pub(crate) mod linkmap;
+pub mod thread;
+mod thread_name;
+
+use std::io;
+
+/// Turns the answer of a call that sets `errno` and returns a negative number on failure into a result.
+fn check(answer: libc::c_int) -> io::Result<libc::c_int> {
+    if answer < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(answer)
+    }
+}
+
+/// Turns the answer of a pthread call, which returns the error number itself, into a result.
+fn check_errno(answer: libc::c_int) -> io::Result<()> {
+    match answer {
+        0 => Ok(()),
+        errno => Err(io::Error::from_raw_os_error(errno)),
+    }
+}

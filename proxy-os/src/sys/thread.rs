@@ -1,0 +1,323 @@
+//! Threads whose CPUs are set at creation and who name themselves first.
+//!
+//! `std::thread` can do neither: its placement is inherited from the creator, which would have to change its own mask and
+//! change it back, and lose both on the way when creation fails. Here the mask is an attribute of the new thread, and the
+//! caller's mask is never touched.
+#![allow(unsafe_code, reason = "pthread calls are C calls")]
+
+use std::any::Any;
+use std::ffi::c_void;
+use std::io;
+use std::mem::MaybeUninit;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use super::cpuset::CpuSet;
+use super::fault::{self, Call};
+use super::{check_errno, clock};
+
+pub use super::thread_name::ThreadName;
+
+unsafe extern "C" {
+    /// Joins until a time of a chosen clock (glibc 2.31). The older `pthread_timedjoin_np` takes wall time, which jumps.
+    fn pthread_clockjoin_np(
+        thread: libc::pthread_t,
+        value: *mut *mut c_void,
+        clock: libc::clockid_t,
+        until: *const libc::timespec,
+    ) -> libc::c_int;
+}
+
+/// How a thread's body ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// It returned.
+    Returned,
+    /// It panicked; the panic hook has printed the message.
+    Panicked,
+}
+
+/// A running or ended thread. Dropped unjoined, it is detached.
+#[derive(Debug)]
+pub struct Thread {
+    /// `None` once joined.
+    id: Option<libc::pthread_t>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    tid: OnceLock<u32>,
+    panicked: AtomicBool,
+}
+
+/// What a new thread takes over from its creator.
+struct Start<N> {
+    shared: Arc<Shared>,
+    name: N,
+    body: Box<dyn FnOnce() + Send>,
+}
+
+/// Creates a thread.
+///
+/// `name` is called on the new thread with its kernel thread id, before `body`. `mask` = the CPUs it runs on from its first
+/// instruction; `None` = the creator's, and then no affinity call is made at all.
+///
+/// # Errors
+/// `EAGAIN` when the system has no room for a thread; `EINVAL` when no CPU of `mask` is allowed; the kernel's other errors.
+/// On an error no thread exists and `body` was dropped.
+pub fn spawn<N>(
+    name: N,
+    mask: Option<&CpuSet>,
+    body: Box<dyn FnOnce() + Send>,
+) -> io::Result<Thread>
+where
+    N: FnOnce(u32) -> ThreadName + Send + 'static,
+{
+    let mut attributes = Attributes::new()?;
+    if let Some(mask) = mask {
+        attributes.set_affinity(mask)?;
+    }
+    fault::point(Call::ThreadCreate)?;
+    let shared = Arc::new(Shared::default());
+    let start = Box::new(Start {
+        shared: Arc::clone(&shared),
+        name,
+        body,
+    });
+    let start = Box::into_raw(start);
+    let mut id = MaybeUninit::uninit();
+    // SAFETY: the attributes are initialised, `main::<N>` takes back the box whose pointer it is given, exactly once.
+    let answer = unsafe {
+        libc::pthread_create(
+            id.as_mut_ptr(),
+            attributes.as_ptr(),
+            main::<N>,
+            start.cast(),
+        )
+    };
+    if let Err(error) = check_errno(answer) {
+        // SAFETY: no thread was created, so the box is still ours.
+        drop(unsafe { Box::from_raw(start) });
+        return Err(error);
+    }
+    // SAFETY: a successful create has written the id.
+    let id = unsafe { id.assume_init() };
+    Ok(Thread {
+        id: Some(id),
+        shared,
+    })
+}
+
+/// First function of every thread made here. Nothing unwinds out of it.
+extern "C" fn main<N: FnOnce(u32) -> ThreadName>(start: *mut c_void) -> *mut c_void {
+    // SAFETY: `spawn` passes a `Box<Start<N>>` and gives it up.
+    let start = unsafe { Box::from_raw(start.cast::<Start<N>>()) };
+    let Start { shared, name, body } = *start;
+    let ended = catch_unwind(AssertUnwindSafe(|| {
+        let tid = gettid();
+        let name = name(tid);
+        set_own_name(&name);
+        // The only writer of the cell is this thread, so it cannot be full.
+        let _ = shared.tid.set(tid);
+        body();
+    }));
+    if let Err(payload) = ended {
+        // A name that panicked has left the cell empty, and `Thread::tid` waits for it.
+        let _ = shared.tid.set(gettid());
+        // Relaxed: the reader has joined this thread, which orders everything.
+        shared.panicked.store(true, Ordering::Relaxed);
+        forget(payload);
+    }
+    std::ptr::null_mut()
+}
+
+/// Leaks a panic's payload: dropping it could panic again, outside of any catch.
+fn forget(payload: Box<dyn Any + Send>) {
+    std::mem::forget(payload);
+}
+
+fn set_own_name(name: &ThreadName) {
+    // SAFETY: no arguments.
+    let own = unsafe { libc::pthread_self() };
+    // SAFETY: the name is null-terminated and at most 16 bytes, which is the only thing the call can refuse.
+    unsafe { libc::pthread_setname_np(own, name.as_c_str().as_ptr()) };
+}
+
+impl Thread {
+    /// The kernel's id of the thread. Waits until the thread has named itself, which it does first.
+    pub fn tid(&self) -> u32 {
+        *self.shared.tid.wait()
+    }
+
+    /// Waits until the thread has ended. At once after a [`Self::join_timeout`] that said so.
+    ///
+    /// # Errors
+    /// `EDEADLK` when called by the thread itself, which is detached then.
+    pub fn join(mut self) -> io::Result<Exit> {
+        if let Some(id) = self.id {
+            // SAFETY: the thread is neither joined nor detached: `id` is cleared when it is.
+            check_errno(unsafe { libc::pthread_join(id, std::ptr::null_mut()) })?;
+            self.id = None;
+        }
+        Ok(self.exit())
+    }
+
+    /// Waits until the thread has ended, `timeout` at most. True = it has ended and is joined.
+    ///
+    /// Ended means that nothing of it runs any more, destructors of its thread-locals included.
+    pub fn join_timeout(&mut self, timeout: Duration) -> bool {
+        let Some(id) = self.id else { return true };
+        let timeout = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+        let until = clock::timespec(clock::monotonic_ns().saturating_add(timeout));
+        let clock = libc::CLOCK_MONOTONIC;
+        // SAFETY: the thread is neither joined nor detached; the time is a valid local.
+        let answer =
+            unsafe { pthread_clockjoin_np(id, std::ptr::null_mut(), clock, &raw const until) };
+        if answer == 0 {
+            self.id = None;
+        }
+        answer == 0
+    }
+
+    fn exit(&self) -> Exit {
+        // Relaxed: the thread is joined, which orders its store before this load.
+        if self.shared.panicked.load(Ordering::Relaxed) {
+            Exit::Panicked
+        } else {
+            Exit::Returned
+        }
+    }
+}
+
+impl Drop for Thread {
+    fn drop(&mut self) {
+        if let Some(id) = self.id {
+            // SAFETY: the thread is neither joined nor detached, and `self` is the only one to do either.
+            unsafe { libc::pthread_detach(id) };
+        }
+    }
+}
+
+/// A pthread attribute object, destroyed on drop.
+struct Attributes(Box<libc::pthread_attr_t>);
+
+impl Attributes {
+    fn new() -> io::Result<Self> {
+        let mut attributes = Box::<libc::pthread_attr_t>::new_uninit();
+        // SAFETY: the memory is valid for one attribute object.
+        check_errno(unsafe { libc::pthread_attr_init(attributes.as_mut_ptr()) })?;
+        // SAFETY: a successful init has written it.
+        Ok(Self(unsafe { attributes.assume_init() }))
+    }
+
+    fn set_affinity(&mut self, mask: &CpuSet) -> io::Result<()> {
+        fault::point(Call::SetAffinity)?;
+        // The C library takes an empty mask for "no mask".
+        if mask.is_empty() {
+            return Err(io::Error::from_raw_os_error(libc::EINVAL));
+        }
+        let words = mask.words();
+        let bytes = size_of_val(words);
+        // SAFETY: the attributes are initialised; the set is valid for `bytes` bytes and is copied by the call.
+        let answer = unsafe {
+            libc::pthread_attr_setaffinity_np(&raw mut *self.0, bytes, words.as_ptr().cast())
+        };
+        check_errno(answer)
+    }
+
+    fn as_ptr(&self) -> *const libc::pthread_attr_t {
+        &raw const *self.0
+    }
+}
+
+impl Drop for Attributes {
+    fn drop(&mut self) {
+        // SAFETY: initialised in `new`, destroyed once.
+        unsafe { libc::pthread_attr_destroy(&raw mut *self.0) };
+    }
+}
+
+/// The kernel's id of the calling thread.
+pub fn gettid() -> u32 {
+    // SAFETY: no arguments, cannot fail.
+    let tid = unsafe { libc::gettid() };
+    // Kernel ids are positive.
+    tid as u32
+}
+
+/// Gives the rest of the time slice to another runnable thread of the same CPU.
+pub fn sched_yield() {
+    std::thread::yield_now();
+}
+
+/// Tells the core that this is a spin loop: saves power and frees its sibling for some cycles.
+pub fn pause() {
+    std::hint::spin_loop();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    fn plain(body: impl FnOnce() + Send + 'static) -> Thread {
+        spawn(
+            |tid| ThreadName::new(&format!("proxy-{tid}")),
+            None,
+            Box::new(body),
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn names_itself_before_the_body_runs() {
+        let (send, receive) = mpsc::channel();
+        let thread = plain(move || {
+            let name = std::fs::read_to_string(format!("/proc/self/task/{}/comm", gettid()));
+            send.send(name.unwrap()).unwrap();
+        });
+        assert_eq!(
+            receive.recv().unwrap().trim_end(),
+            format!("proxy-{}", thread.tid())
+        );
+        assert_eq!(thread.join().unwrap(), Exit::Returned);
+    }
+
+    #[test]
+    fn a_timed_join_gives_up_at_its_time_and_succeeds_later() {
+        let (release, hold) = mpsc::channel::<()>();
+        let mut thread = plain(move || hold.recv().unwrap());
+        let start = clock::monotonic_ns();
+        assert!(!thread.join_timeout(Duration::from_millis(20)));
+        assert!(clock::monotonic_ns() - start >= 20_000_000);
+        release.send(()).unwrap();
+        assert!(thread.join_timeout(Duration::MAX));
+        assert!(thread.join_timeout(Duration::ZERO));
+        assert_eq!(thread.join().unwrap(), Exit::Returned);
+    }
+
+    #[test]
+    fn a_panic_ends_the_thread_only() {
+        let thread = plain(|| std::panic::resume_unwind(Box::new("body")));
+        assert_eq!(thread.join().unwrap(), Exit::Panicked);
+        let name = |_| -> ThreadName { std::panic::resume_unwind(Box::new("name")) };
+        let thread = spawn(name, None, Box::new(|| ())).unwrap();
+        assert_ne!(thread.tid(), 0);
+        assert_eq!(thread.join().unwrap(), Exit::Panicked);
+    }
+
+    #[test]
+    fn a_dropped_thread_goes_on_alone() {
+        let (send, receive) = mpsc::channel();
+        let (release, hold) = mpsc::channel::<()>();
+        drop(plain(move || {
+            hold.recv().unwrap();
+            send.send(gettid()).unwrap();
+        }));
+        release.send(()).unwrap();
+        assert_ne!(receive.recv().unwrap(), 0);
+    }
+}
