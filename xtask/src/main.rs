@@ -1,2 +1,78 @@
-//! Placeholder.
-fn main() {}
+//! `cargo xtask`: the one door to everything that is done with this repository.
+//!
+//! One file per verb; the rest is what the verbs share: the workspace as cargo sees it, starting child commands, reading
+//! test results and drawing tables. This package uses none of the project's crates, so it builds when they do not.
+
+mod child;
+mod ci;
+mod doc;
+mod libtest;
+mod loom;
+mod run;
+mod table;
+mod test;
+mod tidy;
+mod workspace;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use workspace::Workspace;
+
+#[derive(Debug, Parser)]
+#[command(
+    bin_name = "cargo xtask",
+    about = "The one door: run, test, loom, tidy, doc, ci."
+)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Build the main job in release and run it; `run --help` shows its own options.
+    #[command(disable_help_flag = true)]
+    Run {
+        /// Passed to the main job as they are.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
+    /// Run every test of the workspace, then the loom models in short form.
+    Test {
+        /// Only the tests whose name contains this text.
+        filter: Option<String>,
+    },
+    /// Explore the loom models.
+    Loom {
+        /// No bound on preemptions (the short form stops at three per execution).
+        #[arg(long)]
+        full: bool,
+    },
+    /// Check by machine what the docs promise about the sources.
+    Tidy,
+    /// Build the documentation; a warning is an error.
+    Doc,
+    /// Everything a change has to pass.
+    Ci,
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let done = Workspace::find().and_then(|workspace| match cli.verb {
+        Verb::Run { args } => run::exec(&workspace, &args),
+        Verb::Test { filter } => test::verb(&workspace, filter.as_deref()),
+        Verb::Loom { full } => loom::verb(&workspace, full),
+        Verb::Tidy => tidy::verb(&workspace),
+        Verb::Doc => doc::verb(&workspace),
+        Verb::Ci => ci::verb(&workspace),
+    });
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("xtask: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
