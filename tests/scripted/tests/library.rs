@@ -221,50 +221,81 @@ fn null_arguments_are_refused() {
     library.function::<Free>("scripted_free")(comm);
 }
 
-/// The child half of the exit test: a thread goes on calling while the process exits.
-fn call_past_exit() -> ! {
-    let library = Library::open();
-    let comm = library.function::<Open>("scripted_open")() as usize;
-    let progress: Progress = library.function("neuronNetworkProxyProgress");
-    let (ready, wait) = std::sync::mpsc::channel();
-    std::thread::spawn(move || {
-        let mut rounds = 0_u64;
-        loop {
-            let (mut idle, mut done) = (true, true);
-            progress(comm as *mut c_void, 3, 0, &raw mut idle, &raw mut done);
-            rounds += 1;
-            if rounds == 100 {
-                ready.send(()).expect("the main thread waits");
-            }
-        }
-    });
-    wait.recv().expect("the caller runs");
-    std::process::exit(0);
+/// The last thing a process does on exit is to write out its C streams, after every library's exit hook. The child
+/// of the exit test therefore makes its late call from the write function of such a stream.
+mod late {
+    use super::{Library, Open, Progress, c_char, c_int, c_void};
+
+    #[repr(C)]
+    struct StreamFunctions {
+        read: *const c_void,
+        write: extern "C" fn(*mut c_void, *const c_char, usize) -> isize,
+        seek: *const c_void,
+        close: *const c_void,
+    }
+
+    unsafe extern "C" {
+        fn fopencookie(
+            cookie: *mut c_void,
+            mode: *const c_char,
+            functions: StreamFunctions,
+        ) -> *mut c_void;
+        fn fputc(byte: c_int, stream: *mut c_void) -> c_int;
+    }
+
+    struct Cookie {
+        comm: *mut c_void,
+        progress: Progress,
+    }
+
+    extern "C" fn write(cookie: *mut c_void, _: *const c_char, n: usize) -> isize {
+        // SAFETY: the cookie is the leaked Cookie of `call_past_exit`.
+        let cookie = unsafe { &*cookie.cast::<Cookie>() };
+        let (mut idle, mut done) = (true, true);
+        (cookie.progress)(cookie.comm, 3, 0, &raw mut idle, &raw mut done);
+        isize::try_from(n).unwrap_or(isize::MAX)
+    }
+
+    pub(crate) fn call_past_exit() -> ! {
+        let library = Library::open();
+        let comm = library.function::<Open>("scripted_open")();
+        let progress: Progress = library.function("neuronNetworkProxyProgress");
+        let cookie = Box::into_raw(Box::new(Cookie { comm, progress }));
+        let null = std::ptr::null();
+        let functions = StreamFunctions {
+            read: null,
+            write,
+            seek: null,
+            close: null,
+        };
+        // SAFETY: a valid mode; the cookie lives for ever and the write function keeps its contract.
+        let stream = unsafe { fopencookie(cookie.cast(), c"w".as_ptr(), functions) };
+        assert!(!stream.is_null());
+        // SAFETY: an open stream. The byte stays in its buffer until exit.
+        unsafe { fputc(c_int::from(b'x'), stream) };
+        std::process::exit(0);
+    }
 }
 
 #[test]
 fn calls_after_the_exit_hook_are_reported() {
     if std::env::var_os("SCRIPTED_EXIT_CHILD").is_some() {
-        call_past_exit();
+        late::call_past_exit();
     }
-    // The child may be gone before its thread has written a line: repeat until one is seen.
     let file = std::env::temp_dir().join(format!("scripted-exit-{}", std::process::id()));
-    let late = (0..200).any(|_| {
-        let status = std::process::Command::new(std::env::current_exe().expect("path of the test"))
-            .args(["--exact", "calls_after_the_exit_hook_are_reported"])
-            .env("SCRIPTED_EXIT_CHILD", "1")
-            .env("SCRIPTED_EXIT_FILE", &file)
-            .stdout(std::process::Stdio::null())
-            .status()
-            .expect("the test can start itself");
-        assert!(status.success(), "{status}");
-        std::fs::metadata(&file).is_ok_and(|written| written.len() > 0)
-    });
-    let text = std::fs::read_to_string(&file).unwrap_or_default();
-    let removed = std::fs::remove_file(&file);
-    assert!(late && removed.is_ok());
-    assert!(
-        text.starts_with("progress stream=3 after the exit hook"),
-        "{text}"
+    let status = std::process::Command::new(std::env::current_exe().expect("path of the test"))
+        .args(["--exact", "calls_after_the_exit_hook_are_reported"])
+        .env("SCRIPTED_EXIT_CHILD", "1")
+        .env("SCRIPTED_EXIT_FILE", &file)
+        .stdout(std::process::Stdio::null())
+        .status()
+        .expect("the test can start itself");
+    let text = std::fs::read_to_string(&file);
+    // A leftover would only be of this run; the assertions below speak of what matters.
+    drop(std::fs::remove_file(&file));
+    assert!(status.success(), "{status}");
+    assert_eq!(
+        text.expect("the late call was reported"),
+        "progress stream=3 after the exit hook\n"
     );
 }
