@@ -246,10 +246,20 @@ pub fn validate(
         check_op(block, index, op)?;
     }
     check_entries(ranks, ops, src, |op| {
-        (op.tx_entry_cnt, "tx_entry_cnt", op.inc_send_complete, "inc_send_complete")
+        (
+            op.tx_entry_cnt,
+            "tx_entry_cnt",
+            op.inc_send_complete,
+            "inc_send_complete",
+        )
     })?;
     check_entries(ranks, ops, dest, |op| {
-        (op.rx_entry_cnt, "rx_entry_cnt", op.inc_recv_complete, "inc_recv_complete")
+        (
+            op.rx_entry_cnt,
+            "rx_entry_cnt",
+            op.inc_recv_complete,
+            "inc_recv_complete",
+        )
     })
 }
 
@@ -274,7 +284,11 @@ fn check_op(block: u32, index: usize, op: &NetOpsInfo) -> Result<(), FifoError> 
         })
     };
     if op.basic_block_id != block {
-        return fail("basic_block_id", op.basic_block_id.into(), "the block that is started");
+        return fail(
+            "basic_block_id",
+            op.basic_block_id.into(),
+            "the block that is started",
+        );
     }
     if op.net_idx_loop_size != NET_INDEX_LOOP_SIZE {
         return fail("net_idx_loop_size", op.net_idx_loop_size.into(), "512");
@@ -327,7 +341,12 @@ fn check_entries<E: Entry>(
     };
     if last.mark() != EXEC_COMPLETE {
         let found = last.mark().into();
-        return Err(fail(body.len(), "mark", found, "2 (EXEC_COMPLETE) on the last entry"));
+        return Err(fail(
+            body.len(),
+            "mark",
+            found,
+            "2 (EXEC_COMPLETE) on the last entry",
+        ));
     }
     let mut previous = 0;
     for (index, entry) in body.iter().enumerate() {
@@ -336,31 +355,78 @@ fn check_entries<E: Entry>(
             return Err(fail(index, "mark", entry.mark().into(), accepted));
         }
         if usize::try_from(entry.op()).map_or(true, |op| op >= ops.len()) {
-            return Err(fail(index, "net_op_idx", entry.op().into(), "an index into net_ops_info"));
+            return Err(fail(
+                index,
+                "net_op_idx",
+                entry.op().into(),
+                "an index into net_ops_info",
+            ));
         }
         if entry.op() < previous {
-            return Err(fail(index, "net_op_idx", entry.op().into(), "not below the entry before"));
+            return Err(fail(
+                index,
+                "net_op_idx",
+                entry.op().into(),
+                "not below the entry before",
+            ));
         }
         previous = entry.op();
         if entry.mark() == NET_TRANSFER {
             check_transfer(ranks, index, entry, ops)?;
         }
     }
+    check_counts(ops, body, expected)
+}
+
+/// Compares each op's counts with its entries, which stand together as their order has been checked.
+fn check_counts<E: Entry>(
+    ops: &[NetOpsInfo],
+    mut rest: &[E],
+    expected: impl Fn(&NetOpsInfo) -> (u32, &'static str, u64, &'static str),
+) -> Result<(), FifoError> {
     for (index, op) in ops.iter().enumerate() {
-        let owned = |e: &&E| e.mark() == NET_TRANSFER && usize::try_from(e.op()) == Ok(index);
+        let end =
+            rest.partition_point(|entry| usize::try_from(entry.op()).is_ok_and(|op| op <= index));
+        let (owned, later) = rest.split_at_checked(end).unwrap_or((rest, &[]));
+        rest = later;
+        let transfers = owned
+            .iter()
+            .filter(|entry| entry.mark() == NET_TRANSFER)
+            .count();
         let (count, field, semaphore, semaphore_field) = expected(op);
-        let on_op = |field, found, accepted| FifoError { array: Array::Ops, index, field, found, accepted };
-        if usize::try_from(count) != Ok(body.iter().filter(owned).count()) {
-            return Err(on_op(field, count.into(), "the number of NET_TRANSFER entries of this op"));
+        let fail = |field, found, accepted| {
+            Err(FifoError {
+                array: Array::Ops,
+                index,
+                field,
+                found,
+                accepted,
+            })
+        };
+        if usize::try_from(count) != Ok(transfers) {
+            return fail(
+                field,
+                count.into(),
+                "the number of NET_TRANSFER entries of this op",
+            );
         }
         if count > 0 && semaphore == 0 {
-            return Err(on_op(semaphore_field, 0, "a non-null address, as the op has entries"));
+            return fail(
+                semaphore_field,
+                0,
+                "a non-null address, as the op has entries",
+            );
         }
     }
     Ok(())
 }
 
-fn check_transfer<E: Entry>(ranks: u32, index: usize, entry: &E, ops: &[NetOpsInfo]) -> Result<(), FifoError> {
+fn check_transfer<E: Entry>(
+    ranks: u32,
+    index: usize,
+    entry: &E,
+    ops: &[NetOpsInfo],
+) -> Result<(), FifoError> {
     let fail = |field, found, accepted| {
         Err(FifoError {
             array: E::ARRAY,
@@ -376,7 +442,11 @@ fn check_transfer<E: Entry>(ranks: u32, index: usize, entry: &E, ops: &[NetOpsIn
         .is_some_and(|op| op.variable_peer == 1);
     let in_world = u32::try_from(entry.peer()).is_ok_and(|peer| peer < ranks);
     if !in_world && (variable || entry.peer() != -1) {
-        return fail(E::PEER_FIELD, entry.peer().into(), "a rank of the world, or -1 where the op's peer is fixed");
+        return fail(
+            E::PEER_FIELD,
+            entry.peer().into(),
+            "a rank of the world, or -1 where the op's peer is fixed",
+        );
     }
     if entry.complete() < 0 {
         return fail("complete", entry.complete().into(), "0 or more");

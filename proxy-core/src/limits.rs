@@ -37,7 +37,10 @@ pub(crate) const fn index(value: u32) -> usize {
 
 /// Narrows an index that is known to be below [`MAX_SLOTS`].
 #[inline(always)]
-#[expect(clippy::as_conversions, reason = "callers pass indices below MAX_SLOTS")]
+#[expect(
+    clippy::as_conversions,
+    reason = "callers pass indices below MAX_SLOTS"
+)]
 pub(crate) const fn narrow(value: usize) -> u32 {
     debug_assert!(value < MAX_SLOTS);
     value as u32

@@ -1,0 +1,485 @@
+//! The context table: what a task of a context is made of, looked up by id on both sides without a lock.
+
+use core::fmt;
+
+use crate::id::{BlockIndex, ContextId, Rank};
+use crate::limits::{BLOCKS, STREAMS, index, narrow};
+use crate::status::TaskKind;
+use crate::sync::{AtomicU32, AtomicUsize, Edge, Ordering, edge, shared_array, shared_fn};
+use crate::trigger::{Arming, Arms, Gate, Polarity};
+
+/// When the library is told to stop (design decision on several blocks: the specification stops at each switch, but a stop
+/// frees every block of its stream).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub enum StopAt {
+    /// Once per started stream, when the task ends (done, error or abort).
+    #[default]
+    End,
+    /// The specification's letter: after the progress call of a tick that switched blocks, and at the end for streams
+    /// that were not stopped since.
+    Switch,
+}
+
+/// The shape of a context's tasks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Spec {
+    /// Rank whose tasks these are.
+    pub rank: Rank,
+    /// Streams of the network task, 0..=4. None: nothing to progress, the task passes its gate and is done.
+    pub streams: u8,
+    /// Basic blocks of the network task, 1..=1024.
+    pub blocks: u16,
+    /// The whole network stage is skipped: INIT goes straight to DONE.
+    pub skip: bool,
+    /// The network task waits for its streams' start words.
+    pub device_wait: bool,
+    /// An execution also has a barrier task.
+    pub barrier: bool,
+    /// Start words of the barrier task, 0..=4.
+    pub barrier_triggers: u8,
+    /// Sense of the start words.
+    pub polarity: Polarity,
+    /// Who arms them.
+    pub arming: Arming,
+    /// When the library is told to stop.
+    pub stop_at: StopAt,
+}
+
+impl Spec {
+    /// A network task of one stream and one block that starts at once; no barrier.
+    #[must_use]
+    pub const fn new(rank: Rank) -> Self {
+        Self {
+            rank,
+            streams: 1,
+            blocks: 1,
+            skip: false,
+            device_wait: false,
+            barrier: false,
+            barrier_triggers: 0,
+            polarity: Polarity::Specification,
+            arming: Arming::OnEnqueue,
+            stop_at: StopAt::End,
+        }
+    }
+
+    /// Names the first field that is out of range.
+    pub fn validate(&self) -> Result<(), ContextError> {
+        for (field, value) in [
+            ("streams", self.streams),
+            ("barrier_triggers", self.barrier_triggers),
+        ] {
+            if usize::from(value) > STREAMS {
+                return Err(ContextError::OutOfRange {
+                    field,
+                    found: value.into(),
+                    accepted: "0 to 4",
+                });
+            }
+        }
+        if self.blocks == 0 || self.blocks > BLOCKS {
+            return Err(ContextError::OutOfRange {
+                field: "blocks",
+                found: self.blocks.into(),
+                accepted: "1 to 1024",
+            });
+        }
+        Ok(())
+    }
+
+    /// Start words of the network task.
+    pub(crate) const fn network_triggers(&self) -> u8 {
+        if self.device_wait && !self.skip {
+            self.streams
+        } else {
+            0
+        }
+    }
+
+    fn pack(&self) -> (u32, u32) {
+        let mut flags = u32::from(self.streams) | u32::from(self.barrier_triggers) << 4;
+        for (bit, set) in [
+            (8, self.skip),
+            (9, self.device_wait),
+            (10, self.barrier),
+            (11, self.polarity == Polarity::Header),
+            (12, self.arming == Arming::Explicit),
+            (13, self.arming == Arming::ByDevice),
+            (14, self.stop_at == StopAt::Switch),
+        ] {
+            flags |= u32::from(set) << bit;
+        }
+        (flags | u32::from(self.blocks) << 16, self.rank.0)
+    }
+
+    fn unpack(flags: u32, rank: u32) -> Self {
+        let bit = |bit: u32| flags >> bit & 1 == 1;
+        let byte = |shift: u32| u8::try_from(flags >> shift & 0xF).unwrap_or(0);
+        Self {
+            rank: Rank(rank),
+            streams: byte(0),
+            barrier_triggers: byte(4),
+            blocks: u16::try_from(flags >> 16).unwrap_or(0),
+            skip: bit(8),
+            device_wait: bit(9),
+            barrier: bit(10),
+            polarity: if bit(11) {
+                Polarity::Header
+            } else {
+                Polarity::Specification
+            },
+            arming: match (bit(12), bit(13)) {
+                (true, _) => Arming::Explicit,
+                (_, true) => Arming::ByDevice,
+                _ => Arming::OnEnqueue,
+            },
+            stop_at: if bit(14) { StopAt::Switch } else { StopAt::End },
+        }
+    }
+
+    pub(crate) const fn first_block() -> BlockIndex {
+        BlockIndex(0)
+    }
+}
+
+/// Why a context was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub enum ContextError {
+    /// A field of the description.
+    OutOfRange {
+        /// Its name.
+        field: &'static str,
+        /// Its value.
+        found: u32,
+        /// What is accepted.
+        accepted: &'static str,
+    },
+    /// All places of the table are in use.
+    TableFull {
+        /// How many there are.
+        capacity: u32,
+    },
+    /// The queue serves as many ranks as it can.
+    TooManyRanks {
+        /// How many it can.
+        capacity: u32,
+    },
+    /// The id is not one of a registered context.
+    Unknown,
+    /// Tasks of the context are unfinished.
+    Busy {
+        /// How many.
+        unfinished: u32,
+    },
+}
+
+impl fmt::Display for ContextError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OutOfRange {
+                field,
+                found,
+                accepted,
+            } => {
+                write!(f, "context field {field} is {found}, accepted: {accepted}")
+            }
+            Self::TableFull { capacity } => {
+                write!(f, "all {capacity} contexts of the queue are in use")
+            }
+            Self::TooManyRanks { capacity } => {
+                write!(f, "the queue already serves {capacity} ranks, its limit")
+            }
+            Self::Unknown => f.write_str("no such context is registered"),
+            Self::Busy { unfinished } => {
+                write!(f, "{unfinished} tasks of the context are unfinished")
+            }
+        }
+    }
+}
+
+impl core::error::Error for ContextError {}
+
+/// Place in the table: phase in the low two bits of `word`, generation above.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(crate) struct ContextSlot {
+    word: AtomicU32,
+    flags: AtomicU32,
+    rank: AtomicU32,
+    bucket: AtomicU32,
+    enqueued: AtomicUsize,
+    finished: AtomicUsize,
+    network_arms: Arms,
+    barrier_arms: Arms,
+}
+
+const FREE: u32 = 0;
+const CLAIMED: u32 = 1;
+const LIVE: u32 = 2;
+const PHASE: u32 = 3;
+const GENERATION: u32 = 4;
+
+/// What enqueue and drain need of a context.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Entry {
+    pub(crate) spec: Spec,
+    pub(crate) bucket: u32,
+}
+
+impl ContextSlot {
+    shared_fn! {
+        fn new() -> Self {
+            Self {
+                word: AtomicU32::new(0),
+                flags: AtomicU32::new(0),
+                rank: AtomicU32::new(0),
+                bucket: AtomicU32::new(0),
+                enqueued: AtomicUsize::new(0),
+                finished: AtomicUsize::new(0),
+                network_arms: Arms::new(),
+                barrier_arms: Arms::new(),
+            }
+        }
+    }
+
+    /// Counts an append and returns its sequence number.
+    pub(crate) fn count_enqueue(&self, tasks: usize) -> usize {
+        // Relaxed: a counter; it orders nothing by itself.
+        self.enqueued.fetch_add(tasks, Ordering::Relaxed)
+    }
+
+    /// Counts a finished (or never pushed) append.
+    pub(crate) fn count_finish(&self, tasks: usize) {
+        // Release pairs with the acquire in `retire`: a retired context's last task no longer touches anything of it.
+        self.finished
+            .fetch_add(tasks, edge(Edge::ContextFinish, Ordering::Release));
+    }
+
+    /// The gate of a task of this context.
+    pub(crate) fn gate(&self, context: ContextId, kind: TaskKind, spec: &Spec) -> Gate<'_> {
+        let (arms, streams) = match kind {
+            TaskKind::Network => (&self.network_arms, spec.network_triggers()),
+            TaskKind::Barrier => (&self.barrier_arms, spec.barrier_triggers),
+        };
+        Gate {
+            arms,
+            context,
+            kind,
+            streams,
+            polarity: spec.polarity,
+            arming: spec.arming,
+        }
+    }
+
+    /// The entry, if `id` is live.
+    pub(crate) fn entry(&self, id: ContextId) -> Option<Entry> {
+        // Acquire pairs with the release in `register`.
+        let word = self.word.load(edge(Edge::ContextRead, Ordering::Acquire));
+        if word != live_word(id) {
+            return None;
+        }
+        // Relaxed: written before the word that was acquired; a retire in between is caught by the worker's own look-up.
+        let spec = Spec::unpack(
+            self.flags.load(Ordering::Relaxed),
+            self.rank.load(Ordering::Relaxed),
+        );
+        // Relaxed: as above.
+        let bucket = self.bucket.load(Ordering::Relaxed);
+        Some(Entry { spec, bucket })
+    }
+}
+
+const fn live_word(id: ContextId) -> u32 {
+    id.generation.wrapping_mul(GENERATION) | LIVE
+}
+
+/// All contexts of one queue.
+#[derive(Debug)]
+pub(crate) struct Contexts<const N: usize> {
+    slots: [ContextSlot; N],
+}
+
+impl<const N: usize> Contexts<N> {
+    shared_fn! {
+        pub(crate) fn new() -> Self {
+            Self { slots: shared_array!(ContextSlot::new()) }
+        }
+    }
+
+    pub(crate) fn get(&self, id: ContextId) -> Option<&ContextSlot> {
+        self.slots.get(index(id.index))
+    }
+
+    /// Puts a validated spec into a free place.
+    pub(crate) fn register(&self, spec: &Spec, bucket: u32) -> Result<ContextId, ContextError> {
+        for (place, slot) in self.slots.iter().enumerate() {
+            // Relaxed: the compare-and-swap decides.
+            let seen = slot.word.load(Ordering::Relaxed);
+            if seen & PHASE != FREE {
+                continue;
+            }
+            let claimed = seen.wrapping_add(GENERATION) | CLAIMED;
+            // Acquire pairs with the release in `retire`.
+            let acquire = edge(Edge::ContextRead, Ordering::Acquire);
+            // Relaxed on failure: the next place is tried.
+            if slot
+                .word
+                .compare_exchange(seen, claimed, acquire, Ordering::Relaxed)
+                .is_err()
+            {
+                continue;
+            }
+            let (flags, rank) = spec.pack();
+            // Relaxed, all five: published by the word below.
+            slot.flags.store(flags, Ordering::Relaxed);
+            slot.rank.store(rank, Ordering::Relaxed);
+            slot.bucket.store(bucket, Ordering::Relaxed);
+            slot.network_arms.reset();
+            slot.barrier_arms.reset();
+            let id = ContextId {
+                index: narrow(place),
+                generation: claimed / GENERATION,
+            };
+            // Release pairs with the acquire in `entry`.
+            slot.word
+                .store(live_word(id), edge(Edge::ContextPublish, Ordering::Release));
+            return Ok(id);
+        }
+        Err(ContextError::TableFull {
+            capacity: narrow(N),
+        })
+    }
+
+    /// Frees a place whose tasks are all finished.
+    ///
+    /// An enqueue that races with it may still push a task; the worker finds its context gone and ends it with
+    /// [`Status::STALE_CONTEXT`](crate::Status::STALE_CONTEXT).
+    pub(crate) fn retire(&self, id: ContextId) -> Result<(), ContextError> {
+        let slot = self.get(id).ok_or(ContextError::Unknown)?;
+        slot.entry(id).ok_or(ContextError::Unknown)?;
+        // Acquire pairs with the release in `count_finish`.
+        let finished = slot
+            .finished
+            .load(edge(Edge::ContextFinish, Ordering::Acquire));
+        // Relaxed: an append that is not counted yet ends as stale.
+        let unfinished = slot.enqueued.load(Ordering::Relaxed).wrapping_sub(finished);
+        if unfinished != 0 {
+            return Err(ContextError::Busy {
+                unfinished: u32::try_from(unfinished).unwrap_or(u32::MAX),
+            });
+        }
+        let free = live_word(id) & !PHASE;
+        // Release pairs with the acquire in `register`; relaxed on failure: somebody else retired it.
+        (slot.word)
+            .compare_exchange(
+                live_word(id),
+                free,
+                edge(Edge::ContextPublish, Ordering::Release),
+                Ordering::Relaxed,
+            )
+            .map(|_| ())
+            .map_err(|_| ContextError::Unknown)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn specs_survive_packing() {
+        for (streams, blocks, arming, bits) in [
+            (0, 1, Arming::OnEnqueue, 0_u8),
+            (4, 1024, Arming::Explicit, 0b11111),
+            (3, 700, Arming::ByDevice, 0b10101),
+            (1, 2, Arming::OnEnqueue, 0b01010),
+        ] {
+            let spec = Spec {
+                rank: Rank(u32::MAX),
+                streams,
+                blocks,
+                skip: bits & 1 != 0,
+                device_wait: bits & 2 != 0,
+                barrier: bits & 4 != 0,
+                barrier_triggers: 4 - streams,
+                polarity: if bits & 8 != 0 {
+                    Polarity::Header
+                } else {
+                    Polarity::Specification
+                },
+                arming,
+                stop_at: if bits & 16 != 0 {
+                    StopAt::Switch
+                } else {
+                    StopAt::End
+                },
+            };
+            let (flags, rank) = spec.pack();
+            assert_eq!(Spec::unpack(flags, rank), spec);
+        }
+    }
+
+    #[test]
+    fn h17_more_than_four_streams_are_refused_by_name() {
+        let spec = Spec {
+            streams: 5,
+            ..Spec::new(Rank(0))
+        };
+        let error = ContextError::OutOfRange {
+            field: "streams",
+            found: 5,
+            accepted: "0 to 4",
+        };
+        assert_eq!(spec.validate(), Err(error));
+        let spec = Spec {
+            barrier_triggers: 9,
+            ..Spec::new(Rank(0))
+        };
+        assert!(matches!(
+            spec.validate(),
+            Err(ContextError::OutOfRange {
+                field: "barrier_triggers",
+                found: 9,
+                ..
+            })
+        ));
+        let spec = Spec {
+            blocks: 0,
+            ..Spec::new(Rank(0))
+        };
+        assert!(matches!(
+            spec.validate(),
+            Err(ContextError::OutOfRange {
+                field: "blocks",
+                found: 0,
+                ..
+            })
+        ));
+    }
+
+    #[test]
+    fn places_are_reused_under_a_new_generation() {
+        let table = Contexts::<1>::new();
+        let spec = Spec::new(Rank(5));
+        let first = table.register(&spec, 0).unwrap();
+        assert_eq!(
+            table.register(&spec, 0),
+            Err(ContextError::TableFull { capacity: 1 })
+        );
+        table.get(first).unwrap().count_enqueue(2);
+        assert_eq!(
+            table.retire(first),
+            Err(ContextError::Busy { unfinished: 2 })
+        );
+        table.get(first).unwrap().count_finish(2);
+        assert_eq!(table.retire(first), Ok(()));
+        assert_eq!(table.retire(first), Err(ContextError::Unknown));
+        let second = table.register(&spec, 0).unwrap();
+        assert_ne!(first, second);
+        assert!(table.get(first).unwrap().entry(first).is_none());
+        assert_eq!(table.get(second).unwrap().entry(second).unwrap().spec, spec);
+    }
+}

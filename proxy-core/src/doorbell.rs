@@ -1,0 +1,180 @@
+//! The arithmetic of the inbox word: what is queued, whether the worker sleeps, whether the queue still accepts.
+//!
+//! One word holds all three, so a producer learns from its own compare-and-swap whether it must ring, the worker learns
+//! from its own whether it may sleep, and a close cannot fall between a producer's check and its push. That is why no
+//! wake-up can be lost here, and why the specification's two hazards (emptiness tested outside the lock, stop
+//! set outside the lock) have no counterpart.
+//!
+//! ```text
+//!   bit 31   30     29      28..0
+//!   CLOSED  DEAD  ARMED   top of the stack: slot + 1, or 0 = empty
+//!
+//!             1 push              2 arm
+//!   QUEUED <--------- EMPTY ----------------> ARMED
+//!      |  3 take        ^  ^  3 take (any wake)  |
+//!      +----------------+  +---------------------+
+//!      ^                                         |  4 push: ring
+//!      +-----------------------------------------+
+//!   5 close / die from any of them: ring if it was ARMED; push is refused from then on, take still empties.
+//! ```
+//!
+//! Edges: 1, 4 [`Head::push`]; 2 [`Head::arm`]; 3 [`Head::TAKE_MASK`]; 5 [`Head::shut`].
+
+const CLOSED: u32 = 1 << 31;
+const DEAD: u32 = 1 << 30;
+const ARMED: u32 = 1 << 29;
+const TOP: u32 = ARMED - 1;
+
+const _: () = assert!(crate::limits::MAX_SLOTS < (1 << 29));
+
+/// Why a queue refuses appends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub enum Shut {
+    /// Its owner is releasing it.
+    Closed,
+    /// Its worker died.
+    Dead,
+}
+
+/// What a producer or closer must do after its update.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[must_use = "a sleeping worker that is not rung never sees the update"]
+pub enum Bell {
+    /// The worker sleeps or is about to: wake it.
+    Ring,
+    /// The worker is awake and will look: no system call.
+    Quiet,
+}
+
+/// A snapshot of the inbox word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Head(pub(crate) u32);
+
+impl Head {
+    /// Clears everything but the two refusal bits.
+    pub(crate) const TAKE_MASK: u32 = CLOSED | DEAD;
+
+    /// The top slot of the stack, if anything is queued.
+    pub(crate) const fn top(self) -> Option<u32> {
+        (self.0 & TOP).checked_sub(1)
+    }
+
+    /// The stack's top as it is stored in the link of the slot above it.
+    pub(crate) const fn link(self) -> u32 {
+        self.0 & TOP
+    }
+
+    pub(crate) const fn is_armed(self) -> bool {
+        self.0 & ARMED != 0
+    }
+
+    pub(crate) const fn shut_by(self) -> Option<Shut> {
+        if self.0 & DEAD != 0 {
+            Some(Shut::Dead)
+        } else if self.0 & CLOSED != 0 {
+            Some(Shut::Closed)
+        } else {
+            None
+        }
+    }
+
+    /// Edges 1 and 4: `slot` becomes the top, unless the queue is shut.
+    pub(crate) const fn push(self, slot: u32) -> Result<(Self, Bell), Shut> {
+        if let Some(shut) = self.shut_by() {
+            return Err(shut);
+        }
+        let bell = if self.is_armed() {
+            Bell::Ring
+        } else {
+            Bell::Quiet
+        };
+        // A slot is below MAX_SLOTS, so its number plus one stays inside TOP.
+        Ok((Self(slot.wrapping_add(1) & TOP), bell))
+    }
+
+    /// Edge 2: arms the bell; `None` if there is something to see first (work, or a close).
+    pub(crate) const fn arm(self) -> Option<Self> {
+        if self.link() != 0 || self.shut_by().is_some() {
+            None
+        } else {
+            Some(Self(self.0 | ARMED))
+        }
+    }
+
+    /// Edge 5: the bits to set for a close or a death.
+    pub(crate) const fn shut(by: Shut) -> u32 {
+        match by {
+            Shut::Closed => CLOSED,
+            Shut::Dead => DEAD,
+        }
+    }
+
+    /// What edge 5 must do, given the word that it replaced.
+    pub(crate) const fn bell(self) -> Bell {
+        if self.is_armed() {
+            Bell::Ring
+        } else {
+            Bell::Quiet
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WORDS: [Head; 8] = [
+        Head(0),
+        Head(1),
+        Head(7),
+        Head(ARMED),
+        Head(CLOSED),
+        Head(CLOSED | 3),
+        Head(DEAD),
+        Head(DEAD | CLOSED | 9),
+    ];
+
+    /// Every state x event pair of the drawing.
+    #[test]
+    fn table_of_states_and_events() {
+        let refused = |head: Head| head.push(4).err();
+        let pushed = |head: Head| head.push(4).map(|(next, bell)| (next.0, bell)).ok();
+        let armed = |head: Head| head.arm().map(|next| next.0);
+        type Row = (Option<(u32, Bell)>, Option<Shut>, Option<u32>);
+        let table: [Row; 8] = [
+            (Some((5, Bell::Quiet)), None, Some(ARMED)),
+            (Some((5, Bell::Quiet)), None, None),
+            (Some((5, Bell::Quiet)), None, None),
+            (Some((5, Bell::Ring)), None, Some(ARMED)),
+            (None, Some(Shut::Closed), None),
+            (None, Some(Shut::Closed), None),
+            (None, Some(Shut::Dead), None),
+            (None, Some(Shut::Dead), None),
+        ];
+        for (head, (push, shut, arm)) in WORDS.into_iter().zip(table) {
+            assert_eq!(pushed(head), push, "push from {head:?}");
+            assert_eq!(refused(head), shut, "push from {head:?}");
+            assert_eq!(armed(head), arm, "arm from {head:?}");
+            let taken = Head(head.0 & Head::TAKE_MASK);
+            assert_eq!(taken.top(), None, "take from {head:?}");
+            assert!(!taken.is_armed(), "take from {head:?}");
+            assert_eq!(taken.shut_by(), head.shut_by(), "take from {head:?}");
+            let ring = if head.is_armed() {
+                Bell::Ring
+            } else {
+                Bell::Quiet
+            };
+            assert_eq!(head.bell(), ring, "shut from {head:?}");
+        }
+    }
+
+    #[test]
+    fn slots_at_both_ends_of_the_range_survive_the_word() {
+        for slot in [0, 1, 77, (1 << 28) - 1] {
+            let (head, _) = Head(0).push(slot).unwrap();
+            assert_eq!(head.top(), Some(slot));
+        }
+    }
+}

@@ -1,0 +1,529 @@
+//! The shared side of one group: what producers, consumers and the worker all reach (the original's `enc_proxy_queue`).
+//!
+//! Only words cross threads: a task in flight between producer and worker is a slot number; its fields are a handful of
+//! integers in that slot.
+
+use core::fmt;
+
+use crate::board::{Phase, Slot, TaskKey, Word};
+use crate::context::{ContextError, ContextSlot, Contexts, Entry, Spec};
+use crate::doorbell::{Bell, Shut};
+use crate::id::{ContextId, ExecId, Rank, Ticket};
+use crate::inbox::Inbox;
+use crate::limits::{MAX_SLOTS, index, narrow};
+use crate::port::DeviceWords;
+use crate::status::{RunState, Status, TaskKind};
+use crate::sync::{AtomicU32, Ordering, shared_array, shared_fn};
+use crate::trigger::{Arming, FiredBeforeArm};
+
+/// Why an append was refused. Nothing has been appended then, and no word has been armed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub enum EnqueueError {
+    /// The rank's tasks fill its places; other ranks are not affected.
+    Full {
+        /// The rank.
+        rank: Rank,
+        /// Places per rank.
+        capacity: u32,
+    },
+    /// The queue is being released.
+    Closed,
+    /// The queue's worker died.
+    WorkerDied,
+    /// The context is not registered.
+    UnknownContext,
+    /// The context has no tasks of this kind.
+    NoSuchKind(TaskKind),
+    /// Arming found that the device had been started already.
+    FiredBeforeArm(FiredBeforeArm),
+}
+
+impl fmt::Display for EnqueueError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Full { rank, capacity } => {
+                write!(
+                    f,
+                    "{rank} has {capacity} tasks whose status has not been consumed, its limit"
+                )
+            }
+            Self::Closed => f.write_str("the queue is being released"),
+            Self::WorkerDied => f.write_str("the queue's worker died"),
+            Self::UnknownContext => f.write_str("no such context is registered"),
+            Self::NoSuchKind(kind) => write!(f, "the context has no {kind} tasks"),
+            Self::FiredBeforeArm(error) => error.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for EnqueueError {}
+
+impl From<Shut> for EnqueueError {
+    fn from(shut: Shut) -> Self {
+        match shut {
+            Shut::Closed => Self::Closed,
+            Shut::Dead => Self::WorkerDied,
+        }
+    }
+}
+
+/// State of a task as a consumer sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub enum Poll {
+    /// Not done; in this state.
+    Pending(RunState),
+    /// Done with this code. The status is consumed: the ticket is spent.
+    Done(Status),
+}
+
+/// Why there is no state to report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub enum PollError {
+    /// The task's end was reported already.
+    AlreadyConsumed,
+    /// No such task was ever appended.
+    Unknown,
+}
+
+impl fmt::Display for PollError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::AlreadyConsumed => "the task's end has been reported already",
+            Self::Unknown => "no such task was appended",
+        })
+    }
+}
+
+impl core::error::Error for PollError {}
+
+/// What an append returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub struct Appended {
+    /// Ticket of the network task, if one was appended.
+    pub network: Option<Ticket>,
+    /// Ticket of the barrier task, if one was appended.
+    pub barrier: Option<Ticket>,
+    /// Position of the first of them among the appends of the context; strictly growing.
+    pub sequence: usize,
+    /// Whether the worker must be woken.
+    pub bell: Bell,
+}
+
+/// One rank's place: who it is, and where to look for a free slot first.
+#[derive(Debug)]
+#[repr(align(64))]
+struct RankPlace {
+    /// Rank + 1; 0 = nobody.
+    rank: AtomicU32,
+    hint: AtomicU32,
+}
+
+impl RankPlace {
+    shared_fn! {
+        fn new() -> Self {
+            Self { rank: AtomicU32::new(0), hint: AtomicU32::new(0) }
+        }
+    }
+}
+
+/// The queue of one group: `RANKS` ranks with `TASKS` slots each, and `CONTEXTS` contexts.
+///
+/// | operation | progress | from |
+/// |---|---|---|
+/// | [`enqueue`](Self::enqueue), [`append`](Self::append) | lock-free | any thread |
+/// | [`poll`](Self::poll), [`check`](Self::check) | wait-free, lock-free | any thread |
+/// | [`register`](Self::register), [`retire`](Self::retire) | lock-free, cold | any thread |
+/// | [`arm_bell`](Self::arm_bell) | lock-free | the worker |
+///
+/// All-zero is a valid empty queue. Size: 64 bytes per slot, context and rank.
+#[derive(Debug)]
+pub struct Queue<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> {
+    inbox: Inbox,
+    ranks: [RankPlace; RANKS],
+    slots: [[Slot; TASKS]; RANKS],
+    contexts: Contexts<CONTEXTS>,
+}
+
+impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS, TASKS, CONTEXTS> {
+    const LIMITS: () = {
+        assert!(
+            RANKS > 0 && TASKS > 1 && CONTEXTS > 0,
+            "an execution needs a rank, two slots and a context"
+        );
+        assert!(
+            RANKS < MAX_SLOTS && TASKS < MAX_SLOTS && CONTEXTS < MAX_SLOTS,
+            "indices are 28 bits"
+        );
+        assert!(
+            TASKS < MAX_SLOTS / RANKS,
+            "slot numbers must fit the inbox word"
+        );
+    };
+
+    shared_fn! {
+        /// An empty queue.
+        pub fn new() -> Self {
+            let () = Self::LIMITS;
+            Self {
+                inbox: Inbox::new(),
+                ranks: shared_array!(RankPlace::new()),
+                slots: shared_array!(shared_array!(Slot::new())),
+                contexts: Contexts::new(),
+            }
+        }
+    }
+
+    /// Registers a context and returns its id. Cold; O(contexts + ranks).
+    pub fn register(&self, spec: &Spec) -> Result<ContextId, ContextError> {
+        spec.validate()?;
+        let bucket = self.rank_place(spec.rank)?;
+        self.contexts.register(spec, bucket)
+    }
+
+    /// Forgets a context, once none of its tasks is unfinished. Its consumed or unconsumed statuses stay valid.
+    pub fn retire(&self, context: ContextId) -> Result<(), ContextError> {
+        self.contexts.retire(context)
+    }
+
+    /// Appends one execution: its network task and, if the context has one, its barrier task; both or none. The status
+    /// is visible before the task can run. Arms the start words if the context asks for it.
+    ///
+    /// Lock-free: one compare-and-swap per slot, one for the inbox. Allocates nothing.
+    pub fn enqueue<W: DeviceWords + ?Sized>(
+        &self,
+        context: ContextId,
+        exec: ExecId,
+        words: &W,
+    ) -> Result<Appended, EnqueueError> {
+        let (slot, entry) = self.context(context)?;
+        let barrier = entry.spec.barrier.then_some(TaskKind::Barrier);
+        self.append_kinds(
+            slot,
+            entry,
+            context,
+            exec,
+            Some(TaskKind::Network),
+            barrier,
+            words,
+        )
+    }
+
+    /// Appends a single task of one kind (the original's `append_task`).
+    pub fn append<W: DeviceWords + ?Sized>(
+        &self,
+        context: ContextId,
+        kind: TaskKind,
+        exec: ExecId,
+        words: &W,
+    ) -> Result<Appended, EnqueueError> {
+        let (slot, entry) = self.context(context)?;
+        match kind {
+            TaskKind::Network => {
+                self.append_kinds(slot, entry, context, exec, Some(kind), None, words)
+            }
+            TaskKind::Barrier if entry.spec.barrier => {
+                self.append_kinds(slot, entry, context, exec, None, Some(kind), words)
+            }
+            TaskKind::Barrier => Err(EnqueueError::NoSuchKind(kind)),
+        }
+    }
+
+    /// Arms the start words of one kind for one more execution; for contexts with [`Arming::Explicit`].
+    pub fn arm<W: DeviceWords + ?Sized>(
+        &self,
+        context: ContextId,
+        kind: TaskKind,
+        words: &W,
+    ) -> Result<(), EnqueueError> {
+        let (slot, entry) = self.context(context)?;
+        let gate = slot.gate(context, kind, &entry.spec);
+        gate.arm(words).map_err(EnqueueError::FiredBeforeArm)
+    }
+
+    /// State of a task; consumes the status if it is done. Wait-free: one load, and one compare-and-swap when done.
+    pub fn poll(&self, ticket: Ticket) -> Result<Poll, PollError> {
+        let slot = self.slot(ticket.slot).ok_or(PollError::Unknown)?;
+        let word = slot.word();
+        if word.generation() != ticket.generation {
+            // A slot only moves forward, so a generation that is behind it was handed out and is over.
+            let over = ticket.generation != 0 && ticket.generation < word.generation();
+            return Err(if over {
+                PollError::AlreadyConsumed
+            } else {
+                PollError::Unknown
+            });
+        }
+        match word.phase() {
+            Phase::Live(RunState::Done) => slot
+                .consume(word)
+                .map(Poll::Done)
+                .ok_or(PollError::AlreadyConsumed),
+            Phase::Live(state) => Ok(Poll::Pending(state)),
+            Phase::Free if ticket.generation != 0 => Err(PollError::AlreadyConsumed),
+            Phase::Free | Phase::Claimed => Err(PollError::Unknown),
+        }
+    }
+
+    /// State of the oldest unconsumed task of a context and kind; consumes it if it is done (the original's
+    /// `check_proxy_task_status`). [`PollError::Unknown`] if there is none. Lock-free, O(slots of the rank).
+    pub fn check(&self, context: ContextId, kind: TaskKind) -> Result<Poll, PollError> {
+        let (_, entry) = self.context(context).map_err(|_| PollError::Unknown)?;
+        let row = self
+            .slots
+            .get(index(entry.bucket))
+            .ok_or(PollError::Unknown)?;
+        loop {
+            let mut oldest: Option<(usize, &Slot, Word, RunState)> = None;
+            for slot in row {
+                let word = slot.word();
+                let Phase::Live(state) = word.phase() else {
+                    continue;
+                };
+                if word.kind() != kind {
+                    continue;
+                }
+                let Some(key) = slot.key(word).filter(|key| key.context == context) else {
+                    continue;
+                };
+                // Sequence numbers of one context lie within its slots of each other, so their difference's sign decides.
+                let older = |than: usize| key.sequence.wrapping_sub(than) > usize::MAX / 2;
+                if oldest.is_none_or(|(sequence, ..)| older(sequence)) {
+                    oldest = Some((key.sequence, slot, word, state));
+                }
+            }
+            match oldest {
+                None => return Err(PollError::Unknown),
+                Some((_, slot, word, RunState::Done)) => {
+                    if let Some(status) = slot.consume(word) {
+                        return Ok(Poll::Done(status));
+                    }
+                    // Another consumer took it: look again, there is one task less.
+                }
+                Some((.., state)) => return Ok(Poll::Pending(state)),
+            }
+        }
+    }
+
+    /// Refuses every later append. What was appended before stays queued. The bell must be obeyed.
+    pub fn shut(&self, by: Shut) -> Bell {
+        self.inbox.shut(by)
+    }
+
+    /// Whether appends are refused, and why.
+    pub fn shut_by(&self) -> Option<Shut> {
+        self.inbox.shut_by()
+    }
+
+    /// Arms the bell. `true`: nothing is queued, the queue is open, and the next append or shut will ring. Worker only,
+    /// and only when no task is active; the sequence is tick, arm, and sleep if armed.
+    pub fn arm_bell(&self) -> bool {
+        self.inbox.arm()
+    }
+
+    /// Whether nothing is queued. Advisory.
+    pub fn is_inbox_empty(&self) -> bool {
+        self.inbox.is_empty()
+    }
+
+    pub(crate) const fn inbox(&self) -> &Inbox {
+        &self.inbox
+    }
+
+    pub(crate) fn slot(&self, number: u32) -> Option<&Slot> {
+        let tasks = narrow(TASKS);
+        let row = self.slots.get(index(number.checked_div(tasks)?))?;
+        row.get(index(number.checked_rem(tasks)?))
+    }
+
+    pub(crate) fn context_slot(&self, id: ContextId) -> Option<&ContextSlot> {
+        self.contexts.get(id)
+    }
+
+    pub(crate) fn context(&self, id: ContextId) -> Result<(&ContextSlot, Entry), EnqueueError> {
+        let slot = self.contexts.get(id).ok_or(EnqueueError::UnknownContext)?;
+        let entry = slot.entry(id).ok_or(EnqueueError::UnknownContext)?;
+        Ok((slot, entry))
+    }
+
+    /// The place of a rank, taking a free one if it has none.
+    fn rank_place(&self, rank: Rank) -> Result<u32, ContextError> {
+        let stored = rank.0.checked_add(1).ok_or(ContextError::OutOfRange {
+            field: "rank",
+            found: rank.0,
+            accepted: "0 to 4294967294",
+        })?;
+        for (place, entry) in self.ranks.iter().enumerate() {
+            // Relaxed, here and below: the number is the whole message.
+            let taken =
+                entry
+                    .rank
+                    .compare_exchange(0, stored, Ordering::Relaxed, Ordering::Relaxed);
+            if taken.map_or_else(|other| other == stored, |_| true) {
+                return Ok(narrow(place));
+            }
+        }
+        Err(ContextError::TooManyRanks {
+            capacity: narrow(RANKS),
+        })
+    }
+
+    /// A free slot of the rank, from the hint on. Answers `None` at once when all are in use.
+    fn claim(&self, bucket: u32, kind: TaskKind) -> Option<(u32, &Slot, Word)> {
+        let row = self.slots.get(index(bucket))?;
+        let hint = &self.ranks.get(index(bucket))?.hint;
+        // Relaxed: a hint; a wrong one only costs a longer search.
+        let from = index(hint.load(Ordering::Relaxed));
+        let (before, after) = row.split_at_checked(from).unwrap_or((row, &[]));
+        let places = (from..).zip(after).chain((0..).zip(before));
+        for (place, slot) in places {
+            if let Some(claimed) = slot.claim(kind) {
+                // Relaxed, as above.
+                hint.store(narrow(place).wrapping_add(1), Ordering::Relaxed);
+                let number = bucket
+                    .wrapping_mul(narrow(TASKS))
+                    .wrapping_add(narrow(place));
+                return Some((number, slot, claimed));
+            }
+        }
+        None
+    }
+
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one private call for both public forms"
+    )]
+    fn append_kinds<W: DeviceWords + ?Sized>(
+        &self,
+        context_slot: &ContextSlot,
+        entry: Entry,
+        context: ContextId,
+        exec: ExecId,
+        network: Option<TaskKind>,
+        barrier: Option<TaskKind>,
+        words: &W,
+    ) -> Result<Appended, EnqueueError> {
+        if let Some(shut) = self.inbox.shut_by() {
+            return Err(shut.into());
+        }
+        let full = EnqueueError::Full {
+            rank: entry.spec.rank,
+            capacity: narrow(TASKS),
+        };
+        let mut claims: [Option<(u32, &Slot, Word)>; 2] = [None, None];
+        for (claim, kind) in claims.iter_mut().zip([network, barrier]) {
+            let Some(kind) = kind else { continue };
+            *claim = self.claim(entry.bucket, kind);
+            if claim.is_none() {
+                unclaim(&claims);
+                return Err(full);
+            }
+        }
+        if let Err(error) = arm_claimed(&claims, context_slot, context, &entry.spec, words) {
+            unclaim(&claims);
+            return Err(EnqueueError::FiredBeforeArm(error));
+        }
+        let count = claims.iter().flatten().count();
+        let sequence = context_slot.count_enqueue(count);
+        for ((_, slot, word), offset) in claims.iter().flatten().zip(0..) {
+            slot.fill(&TaskKey {
+                context,
+                exec,
+                sequence: sequence.wrapping_add(offset),
+            });
+            slot.publish(*word);
+        }
+        match self.push(&claims) {
+            Ok(bell) => {
+                let [network, barrier] = claims.map(|claim| {
+                    claim.map(|(slot, _, word)| Ticket {
+                        slot,
+                        generation: word.generation(),
+                    })
+                });
+                Ok(Appended {
+                    network,
+                    barrier,
+                    sequence,
+                    bell,
+                })
+            }
+            Err(shut) => {
+                disarm_claimed(&claims, context_slot, context, &entry.spec);
+                unclaim(&claims);
+                context_slot.count_finish(count);
+                Err(shut.into())
+            }
+        }
+    }
+
+    /// Pushes one or two slots as one chain, the first of them at the bottom.
+    fn push(&self, claims: &[Option<(u32, &Slot, Word)>; 2]) -> Result<Bell, Shut> {
+        let mut chain = claims.iter().flatten();
+        let Some((bottom, bottom_slot, _)) = chain.next() else {
+            return Ok(Bell::Quiet);
+        };
+        let top = match chain.next() {
+            Some((top, top_slot, _)) => {
+                top_slot.set_next(bottom.wrapping_add(1));
+                top
+            }
+            None => bottom,
+        };
+        self.inbox.push(*top, |link| bottom_slot.set_next(link))
+    }
+}
+
+impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Default
+    for Queue<RANKS, TASKS, CONTEXTS>
+{
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+type Claims<'a> = [Option<(u32, &'a Slot, Word)>; 2];
+
+fn unclaim(claims: &Claims<'_>) {
+    for (_, slot, word) in claims.iter().flatten() {
+        slot.unclaim(*word);
+    }
+}
+
+/// Arms the words of every claimed task, or of none.
+fn arm_claimed<W: DeviceWords + ?Sized>(
+    claims: &Claims<'_>,
+    context_slot: &ContextSlot,
+    context: ContextId,
+    spec: &Spec,
+    words: &W,
+) -> Result<(), FiredBeforeArm> {
+    if spec.arming != Arming::OnEnqueue {
+        return Ok(());
+    }
+    for (armed, (_, _, word)) in claims.iter().flatten().enumerate() {
+        if let Err(error) = context_slot.gate(context, word.kind(), spec).arm(words) {
+            for (_, _, word) in claims.iter().flatten().take(armed) {
+                context_slot.gate(context, word.kind(), spec).disarm();
+            }
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
+fn disarm_claimed(
+    claims: &Claims<'_>,
+    context_slot: &ContextSlot,
+    context: ContextId,
+    spec: &Spec,
+) {
+    if spec.arming == Arming::OnEnqueue {
+        for (_, _, word) in claims.iter().flatten() {
+            context_slot.gate(context, word.kind(), spec).disarm();
+        }
+    }
+}

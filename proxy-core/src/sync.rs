@@ -1,0 +1,166 @@
+//! The only file that names atomics, fences and loom.
+//!
+//! Everything shared in this crate goes through these types, so that one `cfg(loom)` swaps them for loom's and one line
+//! swaps the polyfill for targets without compare-and-swap. Each ordering in the crate belongs to an [`Edge`]; a loom model
+//! can weaken one edge and must then fail, which shows that the model really explores it.
+
+pub(crate) use core::sync::atomic::Ordering;
+
+#[cfg(all(not(loom), target_has_atomic = "ptr"))]
+pub(crate) use core::sync::atomic::{AtomicU32, AtomicUsize};
+
+// To swap the polyfill, change this line and its dependency in Cargo.toml.
+#[cfg(all(not(loom), not(target_has_atomic = "ptr")))]
+pub(crate) use atomic_polyfill::{AtomicU32, AtomicUsize};
+
+#[cfg(loom)]
+pub(crate) use loom::sync::atomic::{AtomicU32, AtomicUsize};
+
+/// A constructor that is `const`, except under loom, whose atomics cannot be made in a constant.
+macro_rules! shared_fn {
+    ($(#[$meta:meta])* $vis:vis fn $name:ident($($arg:ident: $ty:ty),* $(,)?) -> $ret:ty $body:block) => {
+        $(#[$meta])*
+        #[cfg(not(loom))]
+        #[must_use]
+        $vis const fn $name($($arg: $ty),*) -> $ret $body
+
+        $(#[$meta])*
+        #[cfg(loom)]
+        #[must_use]
+        $vis fn $name($($arg: $ty),*) -> $ret $body
+    };
+}
+pub(crate) use shared_fn;
+
+/// An array of shared values, by the same rule.
+macro_rules! shared_array {
+    ($value:expr) => {{
+        #[cfg(not(loom))]
+        {
+            [const { $value }; _]
+        }
+        #[cfg(loom)]
+        {
+            core::array::from_fn(|_| $value)
+        }
+    }};
+}
+pub(crate) use shared_array;
+
+/// A pair of accesses that synchronise with each other: what the first side did before is visible to the second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Edge {
+    /// A producer pushes a filled slot; the worker takes it.
+    InboxPush,
+    /// The worker's side of [`Edge::InboxPush`].
+    InboxTake,
+    /// A slot's fields are written; a lookup reads them.
+    SlotFields,
+    /// A slot's word is published; a poller reads it.
+    StatusPublish,
+    /// The poller's side of [`Edge::StatusPublish`].
+    StatusRead,
+    /// A consumer gives a slot back; the next producer claims it.
+    SlotFree,
+    /// The producer's side of [`Edge::SlotFree`].
+    SlotClaim,
+    /// A context's description is written; producers and worker read it.
+    ContextPublish,
+    /// The reading side of [`Edge::ContextPublish`].
+    ContextRead,
+    /// The worker reports a context's task as finished; `retire` reads it.
+    ContextFinish,
+    /// An armed execution is counted; the worker's gate reads the count.
+    Arm,
+    /// A record of the black box is written; a dump reads it.
+    Record,
+    /// The reading side of [`Edge::Record`].
+    RecordRead,
+}
+
+/// The ordering of one side of an edge: `strong`, unless a loom model has weakened the edge.
+#[cfg(not(loom))]
+#[inline(always)]
+pub(crate) const fn edge(_edge: Edge, strong: Ordering) -> Ordering {
+    strong
+}
+
+#[cfg(loom)]
+pub(crate) fn edge(edge: Edge, strong: Ordering) -> Ordering {
+    if weaken::is_weakened(edge) {
+        Ordering::Relaxed
+    } else {
+        strong
+    }
+}
+
+/// Lets a loom model weaken one edge, to show that the model notices.
+#[cfg(loom)]
+pub mod weaken {
+    extern crate std;
+    use super::Edge;
+    use core::cell::Cell;
+
+    std::thread_local! {
+        // Loom runs all threads of a model on the OS thread that called it, so a thread-local reaches them all.
+        static WEAKENED: Cell<Option<Edge>> = const { Cell::new(None) };
+    }
+
+    /// Runs `model` with `edge` weakened to relaxed on both sides that name it.
+    pub fn with<R>(edge: Edge, model: impl FnOnce() -> R) -> R {
+        WEAKENED.set(Some(edge));
+        let result = model();
+        WEAKENED.set(None);
+        result
+    }
+
+    /// Undoes a weakening that a failing model left behind.
+    pub fn clear() {
+        WEAKENED.set(None);
+    }
+
+    pub(super) fn is_weakened(edge: Edge) -> bool {
+        WEAKENED.get() == Some(edge)
+    }
+}
+
+/// A value on a cache line of its own, so that its writers do not slow down the neighbours' readers.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub(crate) struct CacheLine<T>(pub(crate) T);
+
+/// A 64-bit value in two 32-bit words, for targets without 64-bit atomics. It has no atomicity of its own: a reader
+/// must know, from the slot's word, that no writer is inside.
+#[derive(Debug)]
+pub(crate) struct WideCell {
+    low: AtomicU32,
+    high: AtomicU32,
+}
+
+#[expect(
+    clippy::as_conversions,
+    reason = "splitting a u64 into halves and back loses nothing"
+)]
+impl WideCell {
+    shared_fn! {
+        pub(crate) fn new() -> Self {
+            Self { low: AtomicU32::new(0), high: AtomicU32::new(0) }
+        }
+    }
+
+    /// Stores both halves, each with `order`.
+    pub(crate) fn store(&self, value: u64, order: Ordering) {
+        // The caller's ordering, which names its partner there.
+        self.low.store(value as u32, order);
+        // Likewise.
+        self.high.store((value >> 32) as u32, order);
+    }
+
+    /// Loads both halves, each with `order`.
+    pub(crate) fn load(&self, order: Ordering) -> u64 {
+        // The caller's ordering, which names its partner there.
+        let low = u64::from(self.low.load(order));
+        // Likewise.
+        low | u64::from(self.high.load(order)) << 32
+    }
+}

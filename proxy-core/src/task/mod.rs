@@ -1,0 +1,131 @@
+//! One task in flight: which machine it runs and what every machine knows of its task.
+
+pub(crate) mod barrier;
+pub(crate) mod network;
+
+use crate::board::{TaskKey, Word};
+use crate::context::Spec;
+use crate::id::Stream;
+use crate::port::{Change, Ports};
+use crate::status::{RunState, Status, TaskKind};
+use crate::trigger::Gate;
+
+use barrier::BarrierTask;
+use network::NetworkTask;
+
+/// What a step needs besides the machine's own state.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Task {
+    pub(crate) key: TaskKey,
+    pub(crate) spec: Spec,
+    /// The slot's word as published, for reports.
+    pub(crate) live: Word,
+    pub(crate) slot: u32,
+}
+
+impl Task {
+    pub(crate) fn streams(&self) -> impl Iterator<Item = Stream> + use<> {
+        (0..self.spec.streams).map(Stream)
+    }
+}
+
+/// Outcome of one step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Step {
+    pub(crate) to: RunState,
+    /// Counts with [`RunState::Done`].
+    pub(crate) status: Status,
+    /// Something moved: the worker must not relax because of this task.
+    pub(crate) moved: bool,
+}
+
+impl Step {
+    pub(crate) const fn moved(to: RunState) -> Self {
+        Self {
+            to,
+            status: Status::SUCCESS,
+            moved: true,
+        }
+    }
+
+    pub(crate) const fn waiting(to: RunState) -> Self {
+        Self {
+            to,
+            status: Status::SUCCESS,
+            moved: false,
+        }
+    }
+
+    pub(crate) const fn done(status: Status) -> Self {
+        Self {
+            to: RunState::Done,
+            status,
+            moved: true,
+        }
+    }
+}
+
+/// The machine of either kind.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Machine {
+    Network(NetworkTask),
+    Barrier(BarrierTask),
+}
+
+/// A task and its machine, owned by the worker.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Active {
+    pub(crate) task: Task,
+    machine: Machine,
+}
+
+impl Active {
+    pub(crate) fn new(task: Task) -> Self {
+        let machine = match task.live.kind() {
+            TaskKind::Network => Machine::Network(NetworkTask::new()),
+            TaskKind::Barrier => Machine::Barrier(BarrierTask::new()),
+        };
+        Self { task, machine }
+    }
+
+    pub(crate) const fn state(&self) -> RunState {
+        match &self.machine {
+            Machine::Network(machine) => machine.state(),
+            Machine::Barrier(machine) => machine.state(),
+        }
+    }
+
+    /// One step, exactly one per tick.
+    pub(crate) fn step<P: Ports>(&mut self, gate: &Gate<'_>, ports: &mut P) -> Step {
+        match &mut self.machine {
+            Machine::Network(machine) => machine.step(&self.task, gate, ports),
+            Machine::Barrier(machine) => machine.step(&self.task, gate, ports),
+        }
+    }
+
+    /// Ends the task early: the library is told to stop, peers of a barrier are told.
+    pub(crate) fn abort<P: Ports>(
+        &mut self,
+        gate: &Gate<'_>,
+        status: Status,
+        ports: &mut P,
+    ) -> Step {
+        match &mut self.machine {
+            Machine::Network(machine) => machine.abort(&self.task, gate, status, ports),
+            Machine::Barrier(machine) => machine.abort(&self.task, gate, status, ports),
+        }
+    }
+
+    pub(crate) fn change(&self, from: RunState, step: Step) -> Change {
+        Change {
+            rank: self.task.spec.rank,
+            context: self.task.key.context,
+            kind: self.task.live.kind(),
+            exec: self.task.key.exec,
+            slot: self.task.slot,
+            from,
+            to: step.to,
+            status: step.status,
+        }
+    }
+}
