@@ -1,2 +1,5 @@
 //! Placeholder.
+pub mod affinity;
+pub mod config;
+pub mod log;
 pub mod sys;
