@@ -1,0 +1,1 @@
+//! The device against a library played by hand.
