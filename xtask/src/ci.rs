@@ -1,6 +1,230 @@
-//! Not there yet.
+//! `cargo xtask ci`: everything a change has to pass, on a fresh clone, without a terminal.
+//!
+//! Every step runs, whatever became of the ones before it, so that one run shows all that is wrong; the first failure
+//! is the one that is reported. The last line of the output is the closing line of the tests.
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::child;
+use crate::doc;
+use crate::libtest::Counts;
+use crate::run;
+use crate::table;
+use crate::test;
+use crate::tidy;
 use crate::workspace::Workspace;
+
+/// Targets without std on which the core must build. The first has no compare-and-swap.
+const BARE_TARGETS: [&str; 3] = [
+    "thumbv6m-none-eabi",
+    "thumbv7m-none-eabi",
+    "x86_64-unknown-none",
+];
+
+/// How long rustup may take to add targets; where it has no network it would try for long.
+const RUSTUP_PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long the smoke run of the main job may take; it takes about a second.
+const SMOKE_LIMIT: Duration = Duration::from_secs(120);
+
+/// The smoke run: the README's command, smaller.
+const SMOKE: &str = "allr -r 2 -b 4 -e 64kb -f 4 -d fp32 -c random";
+
+/// Steps that are one cargo command, before those that are more.
+const CARGO_STEPS: [(&str, &[&str]); 4] = [
+    ("format", &["fmt", "--all", "--", "--check"]),
+    (
+        "clippy",
+        &[
+            "clippy",
+            "--quiet",
+            "--workspace",
+            "--all-targets",
+            "--",
+            "-D",
+            "warnings",
+        ],
+    ),
+    (
+        "core, no features",
+        &[
+            "build",
+            "--quiet",
+            "-p",
+            "proxy-core",
+            "--no-default-features",
+        ],
+    ),
+    (
+        "core, defmt",
+        &[
+            "build",
+            "--quiet",
+            "-p",
+            "proxy-core",
+            "--features",
+            "defmt",
+        ],
+    ),
+];
+
+/// How a step ended.
+enum End {
+    Passed,
+    Failed(String),
+    Skipped(String),
+}
+
+/// The steps so far.
+#[derive(Default)]
+struct Log {
+    rows: Vec<Vec<String>>,
+    failures: Vec<String>,
+}
+
+impl Log {
+    /// Runs one step between its header and its result.
+    fn step(&mut self, name: &str, work: impl FnOnce() -> End) {
+        println!("\n== {name}");
+        flush();
+        let start = Instant::now();
+        let end = work();
+        let time = format!("{:.1} s", start.elapsed().as_secs_f64());
+        let result = match end {
+            End::Passed => "passed",
+            End::Failed(what) => {
+                println!("{what}");
+                self.failures.push(format!("{name}: {what}"));
+                "FAILED"
+            }
+            End::Skipped(what) => {
+                println!("SKIPPED: {what}");
+                "skipped"
+            }
+        };
+        println!("== {name}: {result} in {time}");
+        flush();
+        self.rows
+            .push(vec![name.to_owned(), result.to_owned(), time]);
+    }
+}
+
+impl From<Result<(), String>> for End {
+    fn from(result: Result<(), String>) -> Self {
+        result.map_or_else(Self::Failed, |()| Self::Passed)
+    }
+}
+
 /// The verb.
-pub(crate) fn verb(_: &Workspace) -> Result<(), String> {
-    Err("not there yet".into())
+pub(crate) fn verb(workspace: &Workspace) -> Result<ExitCode, String> {
+    let mut log = Log::default();
+    for (name, args) in CARGO_STEPS {
+        log.step(name, || child::run(&mut workspace.cargo(args)).into());
+    }
+    log.step("tidy", || ended(tidy::verb(workspace)));
+    add_targets(workspace);
+    for target in BARE_TARGETS {
+        log.step(&format!("core, {target}"), || core_for(workspace, target));
+    }
+    log.step("doc", || ended(doc::verb(workspace)));
+    log.step(&format!("cargo xtask run {SMOKE}"), || {
+        smoke(workspace).into()
+    });
+    let mut total = Counts::default();
+    log.step("cargo xtask test", || {
+        let outcome = test::all(workspace, None);
+        total = outcome.total;
+        match outcome.troubles.is_empty() {
+            true => End::Passed,
+            false => End::Failed(outcome.troubles.join("\n")),
+        }
+    });
+    println!("\n{}", table::draw(&["step", "result", "time"], &log.rows));
+    // All on stdout: the closing line has to stay the last one, wherever the two streams go.
+    for failure in &log.failures {
+        println!("FAILED: {failure}");
+    }
+    println!("{}", total.closing_line());
+    Ok(ExitCode::from(u8::from(!log.failures.is_empty())))
+}
+
+/// The end of a step that is a verb of its own and says itself what it found.
+fn ended(code: Result<ExitCode, String>) -> End {
+    match code {
+        Ok(ExitCode::SUCCESS) => End::Passed,
+        Ok(_) => End::Failed("see above".to_owned()),
+        Err(what) => End::Failed(what),
+    }
+}
+
+/// Runs the main job on two ranks and small sizes.
+fn smoke(workspace: &Workspace) -> Result<(), String> {
+    let args: Vec<OsString> = SMOKE.split(' ').map(OsString::from).collect();
+    child::run_within(&mut run::command(workspace, &args)?, SMOKE_LIMIT)
+}
+
+/// Builds the core for a target, if the target's libraries are there.
+fn core_for(workspace: &Workspace, target: &str) -> End {
+    if !is_installed(workspace, target) {
+        return End::Skipped(format!("target {target} not available"));
+    }
+    let args = [
+        "build",
+        "--quiet",
+        "-p",
+        "proxy-core",
+        "--no-default-features",
+        "--target",
+        target,
+    ];
+    child::run(&mut workspace.cargo(&args)).into()
+}
+
+/// Asks rustup for the missing targets. It may not be there, or have no network: then the steps are skipped and say so.
+fn add_targets(workspace: &Workspace) {
+    let missing = BARE_TARGETS
+        .iter()
+        .filter(|target| !is_installed(workspace, target));
+    let mut command = Command::new("rustup");
+    command.args(["target", "add"]).args(missing.clone());
+    command
+        .current_dir(&workspace.root)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    if missing.count() > 0 {
+        let _ = child::run_within(&mut command, RUSTUP_PATIENCE);
+    }
+}
+
+/// Whether rustc has the core library of a target.
+fn is_installed(workspace: &Workspace, target: &str) -> bool {
+    let mut command = Command::new("rustc");
+    command.args(["--print", "target-libdir", "--target", target]);
+    command.current_dir(&workspace.root);
+    child::stdout_of(&mut command).is_ok_and(|folder| Path::new(folder.trim()).is_dir())
+}
+
+/// Puts our lines in front of those that a child prints next. If stdout is gone there is no one to tell.
+fn flush() {
+    let _ = io::stdout().flush();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_step_is_kept_and_the_next_one_runs() {
+        let mut log = Log::default();
+        log.step("first", || End::Failed("broken".to_owned()));
+        log.step("second", || End::Skipped("nothing there".to_owned()));
+        log.step("third", || Ok(()).into());
+        assert_eq!(log.failures, ["first: broken"]);
+        let results: Vec<&str> = log.rows.iter().map(|row| row[1].as_str()).collect();
+        assert_eq!(results, ["FAILED", "skipped", "passed"]);
+    }
 }

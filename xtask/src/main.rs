@@ -61,7 +61,7 @@ enum Verb {
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let done = Workspace::find().and_then(|workspace| match cli.verb {
-        Verb::Run { args } => run::exec(&workspace, &args),
+        Verb::Run { args } => Err(run::exec(&workspace, &args)),
         Verb::Test { filter } => test::verb(&workspace, filter.as_deref()),
         Verb::Loom { full } => loom::verb(&workspace, full),
         Verb::Tidy => tidy::verb(&workspace),
@@ -69,7 +69,7 @@ fn main() -> ExitCode {
         Verb::Ci => ci::verb(&workspace),
     });
     match done {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(message) => {
             eprintln!("xtask: {message}");
             ExitCode::FAILURE

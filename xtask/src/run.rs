@@ -9,14 +9,15 @@ use std::process::Command;
 use crate::child;
 use crate::workspace::Workspace;
 
-/// Builds, then replaces this process, so that Ctrl-C and the exit code are the main job's own. Returns only on an error.
-pub(crate) fn exec(workspace: &Workspace, args: &[OsString]) -> Result<(), String> {
-    let mut command = command(workspace, args)?;
-    let error = command.exec();
-    Err(format!(
-        "cannot run: {error}; rerun: {}",
-        child::rerun(&command)
-    ))
+/// Builds, then replaces this process, so that Ctrl-C and the exit code are the main job's own. Returns only an error.
+pub(crate) fn exec(workspace: &Workspace, args: &[OsString]) -> String {
+    match command(workspace, args) {
+        Ok(mut command) => {
+            let error = command.exec();
+            format!("cannot run: {error}; rerun: {}", child::rerun(&command))
+        }
+        Err(message) => message,
+    }
 }
 
 /// Builds the main job; returns the command that runs it with these arguments.

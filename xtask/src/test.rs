@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use crate::child;
 use crate::libtest::{self, Counts, Event, Tally};
@@ -17,6 +18,9 @@ use crate::workspace::{Artifact, Workspace};
 /// The part of the table that holds the doc tests of all crates.
 const DOCS: &str = "doc tests";
 
+/// The part that holds what went wrong before or beside the tests.
+const OUTSIDE: &str = "cargo test";
+
 /// The variables by which tests find what they start and load, and the build target that each one names.
 const GIVEN: [(&str, &str); 3] = [
     ("PROXY_NCCOM_LIB", "nccom"),
@@ -25,10 +29,13 @@ const GIVEN: [(&str, &str); 3] = [
 ];
 
 /// The verb: runs all, ends with the closing line.
-pub(crate) fn verb(workspace: &Workspace, filter: Option<&str>) -> Result<(), String> {
-    let outcome = all(workspace, filter)?;
+pub(crate) fn verb(workspace: &Workspace, filter: Option<&str>) -> Result<ExitCode, String> {
+    let outcome = all(workspace, filter);
+    for trouble in &outcome.troubles {
+        println!("FAILED: {trouble}");
+    }
     println!("{}", outcome.total.closing_line());
-    outcome.verdict
+    Ok(ExitCode::from(u8::from(!outcome.troubles.is_empty())))
 }
 
 /// What a whole run came to.
@@ -36,15 +43,22 @@ pub(crate) fn verb(workspace: &Workspace, filter: Option<&str>) -> Result<(), St
 pub(crate) struct Outcome {
     /// The sum over all parts.
     pub(crate) total: Counts,
-    /// Success, or what is wrong.
-    pub(crate) verdict: Result<(), String>,
+    /// What is wrong, failed tests included; empty when all is well.
+    pub(crate) troubles: Vec<String>,
 }
 
-/// Runs the workspace's tests and the models, and prints the table. An error means that there is no result at all.
-pub(crate) fn all(workspace: &Workspace, filter: Option<&str>) -> Result<Outcome, String> {
+/// Runs the workspace's tests and the models, and prints the table.
+pub(crate) fn all(workspace: &Workspace, filter: Option<&str>) -> Outcome {
     let mut tally = Tally::default();
     let mut troubles = Vec::new();
-    troubles.extend(workspace_tests(workspace, filter, &mut tally)?);
+    if let Err(trouble) = workspace_tests(workspace, filter, &mut tally) {
+        troubles.push(trouble);
+        if tally.total().failed == 0 {
+            // Nothing was counted, because a build failed or a process was left behind: that is a failure as well.
+            tally.start(OUTSIDE);
+            tally.finish();
+        }
+    }
     tally.start(loom::PART);
     match loom::explore(workspace, false, filter) {
         Ok(counts) => tally.result(counts),
@@ -58,20 +72,15 @@ pub(crate) fn all(workspace: &Workspace, filter: Option<&str>) -> Result<Outcome
         troubles.push(format!("{} tests failed", total.failed));
     }
     troubles.extend(empty_parts(&tally, filter));
-    let verdict = if troubles.is_empty() {
-        Ok(())
-    } else {
-        Err(troubles.join("\nxtask: "))
-    };
-    Ok(Outcome { total, verdict })
+    Outcome { total, troubles }
 }
 
-/// Runs `cargo test` over the workspace; returns what went wrong beside failed tests.
+/// Runs `cargo test` over the workspace and counts.
 fn workspace_tests(
     workspace: &Workspace,
     filter: Option<&str>,
     tally: &mut Tally,
-) -> Result<Option<String>, String> {
+) -> Result<(), String> {
     let given = build_given(workspace)?;
     let packages = packages_by_program(workspace)?;
     for package in packages.values() {
@@ -93,7 +102,10 @@ fn workspace_tests(
         }
     })?;
     tally.finish();
-    Ok((!status.success()).then(|| format!("{status}; rerun: {shown}")))
+    match status.success() {
+        true => Ok(()),
+        false => Err(format!("{status}; rerun: {shown}")),
+    }
 }
 
 /// Builds the libraries and the program that tests start; returns the variables that name them.

@@ -27,7 +27,7 @@ pub(crate) struct Workspace {
 }
 
 /// One member package.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Package {
     /// Its name in `Cargo.toml`.
     pub(crate) name: String,
