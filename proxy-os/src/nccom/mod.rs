@@ -1,0 +1,23 @@
+//! The collective library (libnccom): found, checked and called.
+//!
+//! | file | what |
+//! |---|---|
+//! | [`abi`] | the 37 names, their signatures, the records of their arguments |
+//! | [`loader`] | opening, version gate, symbols: all or nothing |
+//! | [`shared`](shared()) | one [`Library`] per file and process, kept reasons of failure, unloading |
+//! | [`calls`] | typed calls |
+//! | [`error`] | what can go wrong, in words |
+//!
+//! A library stays mapped for the life of the process: its exit hooks and thread-local destructors may run at any later
+//! time, and nothing in it is ever called by a destructor of ours.
+
+pub mod abi;
+pub mod calls;
+pub mod error;
+pub mod loader;
+mod shared;
+
+pub use calls::Comm;
+pub use error::{Attempt, Busy, CallError, LoadError, MissingSymbol, UnloadError};
+pub use loader::{Library, Version};
+pub use shared::{Hold, shared, unload};

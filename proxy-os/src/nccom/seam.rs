@@ -1,0 +1,154 @@
+//! The worker's ports: seam calls into the library, device words, barrier, black box.
+
+use std::sync::Arc;
+
+use proxy_core::port::{
+    Barrier, BarrierPoll, Blocks, Change, DeviceWords, Flags, Observer, Seam,
+};
+use proxy_core::{BlockIndex, ContextId, ExecId, RunState, Status, Stream, TaskKind};
+
+use crate::context::{ContextData, ContextTable};
+use crate::log;
+use crate::queue::Shared;
+use crate::sys::clock;
+use crate::watch::SeamCall;
+
+/// The ports of one worker.
+#[derive(Debug)]
+pub(crate) struct WorkerPorts {
+    shared: Arc<Shared>,
+    /// Contexts by place, as far as this worker has seen them, so that a tick takes no lock.
+    contexts: Vec<Option<(ContextId, Arc<ContextData>)>>,
+}
+
+impl WorkerPorts {
+    pub(crate) const fn new(shared: Arc<Shared>) -> Self {
+        Self { shared, contexts: Vec::new() }
+    }
+
+    /// Forgets contexts that have been retired. Called when the worker is quiescent, so nothing refers to them.
+    pub(crate) fn forget_retired(&mut self) {
+        let table: &ContextTable = &self.shared.contexts;
+        for place in &mut self.contexts {
+            if place.as_ref().is_some_and(|(id, _)| table.get(*id).is_none()) {
+                *place = None;
+            }
+        }
+    }
+
+    fn data(&self, id: ContextId) -> Option<&ContextData> {
+        match self.contexts.get(id.index() as usize) {
+            Some(Some((found, data))) if *found == id => Some(data),
+            _ => None,
+        }
+    }
+
+    fn failed(&self, data: &ContextData, call: &str, status: Status) -> Status {
+        if !status.is_success() {
+            let dev = data.rank.0;
+            let path = data.library.path().display();
+            log::error(format_args!("[nec_dev {dev}] {call} ret:{}: {status}, library {path}", status.0));
+        }
+        status
+    }
+}
+
+impl Seam for WorkerPorts {
+    fn start(&mut self, context: ContextId, stream: Stream, block: BlockIndex) -> Status {
+        let Some(data) = self.data(context) else { return Status::STALE_CONTEXT };
+        let Some((id, sets)) = data.blocks.get(usize::from(block.0)) else { return Status::INVALID };
+        let Some(set) = sets.get(usize::from(stream.0)) else { return Status::INVALID };
+        self.shared.watch.enter(SeamCall::Start);
+        let status = data.library.start_network_proxy(data.comm, stream.0.into(), *id, &set.ops, &set.src, &set.dest);
+        self.shared.watch.leave();
+        self.failed(data, "failed to start network proxy", Status(status))
+    }
+
+    fn progress(&mut self, context: ContextId, stream: Stream, block: BlockIndex, flags: &mut Flags) -> Status {
+        let Some(data) = self.data(context) else { return Status::STALE_CONTEXT };
+        let Some((id, _)) = data.blocks.get(usize::from(block.0)) else { return Status::INVALID };
+        self.shared.watch.enter(SeamCall::Progress);
+        let status = data.library.network_proxy_progress(
+            data.comm,
+            stream.0.into(),
+            *id,
+            &mut flags.idle,
+            &mut flags.done,
+        );
+        self.shared.watch.leave();
+        if status == 0 {
+            return Status::SUCCESS;
+        }
+        self.failed(data, "ncclNetworkProxyProgress returns an error", Status(status))
+    }
+
+    fn stop(&mut self, context: ContextId, stream: Stream) -> Status {
+        let Some(data) = self.data(context) else { return Status::STALE_CONTEXT };
+        self.shared.watch.enter(SeamCall::Stop);
+        let status = data.library.stop_network_proxy(data.comm, stream.0.into());
+        self.shared.watch.leave();
+        self.failed(data, "failed to stop network proxy", Status(status))
+    }
+}
+
+impl DeviceWords for WorkerPorts {
+    fn load(&self, context: ContextId, kind: TaskKind, stream: Stream) -> u32 {
+        self.data(context).map_or(proxy_core::trigger::CONSUMED, |data| data.load(kind, stream))
+    }
+
+    fn compare_exchange(&self, context: ContextId, kind: TaskKind, stream: Stream, seen: u32, new: u32) -> bool {
+        self.data(context).is_some_and(|data| data.exchange(kind, stream, seen, new))
+    }
+}
+
+impl Barrier for WorkerPorts {
+    fn arrive(&mut self, context: ContextId, exec: ExecId) -> BarrierPoll {
+        match self.data(context).and_then(|data| data.barrier.as_ref()) {
+            Some(barrier) => barrier.arrive(exec),
+            None => BarrierPoll::Failed(Status::BARRIER_MISUSE),
+        }
+    }
+
+    fn signal(&mut self, context: ContextId, exec: ExecId) -> Status {
+        match self.data(context).and_then(|data| data.barrier.as_ref()) {
+            Some(barrier) => barrier.signal(exec),
+            None => Status::BARRIER_MISUSE,
+        }
+    }
+
+    fn release(&mut self, context: ContextId, exec: ExecId) -> BarrierPoll {
+        match self.data(context).and_then(|data| data.barrier.as_ref()) {
+            Some(barrier) => barrier.release(exec),
+            None => BarrierPoll::Failed(Status::BARRIER_MISUSE),
+        }
+    }
+
+    fn cancel(&mut self, context: ContextId, exec: ExecId) {
+        if let Some(barrier) = self.data(context).and_then(|data| data.barrier.as_ref()) {
+            barrier.cancel(exec);
+        }
+    }
+}
+
+/// Blocks run in order of the list; how the device of the original chooses is not documented.
+impl Blocks for WorkerPorts {}
+
+impl Observer for WorkerPorts {
+    fn drained(&mut self, context: ContextId) {
+        if self.data(context).is_some() {
+            return;
+        }
+        let place = context.index() as usize;
+        if self.contexts.len() <= place {
+            self.contexts.resize_with(place + 1, || None);
+        }
+        self.contexts[place] = self.shared.contexts.get(context).map(|data| (context, data));
+    }
+
+    fn changed(&mut self, change: &Change) {
+        self.shared.recorder.record(clock::monotonic_ns(), change);
+        if change.to == RunState::Done && !change.status.is_success() {
+            self.shared.watch.count_failure();
+        }
+    }
+}
