@@ -238,6 +238,7 @@ impl<const RANKS: usize, const TASKS: usize> Driver<RANKS, TASKS> {
             slot.report(live, RunState::Done, Status::STALE_CONTEXT);
             return;
         };
+        observer.drained(key.context);
         let bucket = number.checked_div(narrow(TASKS)).unwrap_or(0);
         let active = Active::new(Task {
             key,

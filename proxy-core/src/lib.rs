@@ -49,7 +49,7 @@ pub use context::{ContextError, Spec, StopAt};
 pub use doorbell::{Bell, Shut};
 pub use driver::{Driver, Next, Tick};
 pub use id::{BlockIndex, ContextId, ExecId, Gid, Rank, Stream, Ticket};
-pub use queue::{Appended, EnqueueError, Poll, PollError, Queue};
+pub use queue::{Appended, EnqueueError, Poll, PollError, Queue, TaskView};
 pub use status::{RunState, Status, TaskKind};
 pub use trigger::{Arming, Polarity};
 

@@ -133,9 +133,15 @@ pub struct Change {
     pub status: Status,
 }
 
-/// Is told of every state change, on the worker's thread, before the change is published. The black box listens here.
+/// Is told what the driver does, on the worker's thread. The black box listens here.
 pub trait Observer {
-    /// One change. Must not block: it is on the tick's path.
+    /// A task of this context was taken from the inbox; its first step follows. A shell makes the context's data reachable here,
+    /// so that no later call has to.
+    fn drained(&mut self, context: ContextId) {
+        let _ = context;
+    }
+
+    /// One state change, before it is published. Must not block: it is on the tick's path.
     fn changed(&mut self, change: &Change);
 }
 

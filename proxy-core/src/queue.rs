@@ -3,115 +3,20 @@
 //! Only words cross threads: a task in flight between producer and worker is a slot number; its fields are a handful of
 //! integers in that slot.
 
-use core::fmt;
+mod answer;
+mod append;
 
-use crate::board::{Phase, Slot, TaskKey, Word};
+use crate::board::{Phase, Slot, Word};
 use crate::context::{ContextError, ContextSlot, Contexts, Entry, Spec};
 use crate::doorbell::{Bell, Shut};
 use crate::id::{ContextId, ExecId, Rank, Ticket};
 use crate::inbox::Inbox;
 use crate::limits::{MAX_SLOTS, index, narrow};
 use crate::port::DeviceWords;
-use crate::status::{RunState, Status, TaskKind};
+use crate::status::{RunState, TaskKind};
 use crate::sync::{AtomicU32, Ordering, shared_array, shared_fn};
-use crate::trigger::{Arming, FiredBeforeArm};
 
-/// Why an append was refused. Nothing has been appended then, and no word has been armed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub enum EnqueueError {
-    /// The rank's tasks fill its places; other ranks are not affected.
-    Full {
-        /// The rank.
-        rank: Rank,
-        /// Places per rank.
-        capacity: u32,
-    },
-    /// The queue is being released.
-    Closed,
-    /// The queue's worker died.
-    WorkerDied,
-    /// The context is not registered.
-    UnknownContext,
-    /// The context has no tasks of this kind.
-    NoSuchKind(TaskKind),
-    /// Arming found that the device had been started already.
-    FiredBeforeArm(FiredBeforeArm),
-}
-
-impl fmt::Display for EnqueueError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Full { rank, capacity } => {
-                write!(
-                    f,
-                    "{rank} has {capacity} tasks whose status has not been consumed, its limit"
-                )
-            }
-            Self::Closed => f.write_str("the queue is being released"),
-            Self::WorkerDied => f.write_str("the queue's worker died"),
-            Self::UnknownContext => f.write_str("no such context is registered"),
-            Self::NoSuchKind(kind) => write!(f, "the context has no {kind} tasks"),
-            Self::FiredBeforeArm(error) => error.fmt(f),
-        }
-    }
-}
-
-impl core::error::Error for EnqueueError {}
-
-impl From<Shut> for EnqueueError {
-    fn from(shut: Shut) -> Self {
-        match shut {
-            Shut::Closed => Self::Closed,
-            Shut::Dead => Self::WorkerDied,
-        }
-    }
-}
-
-/// State of a task as a consumer sees it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub enum Poll {
-    /// Not done; in this state.
-    Pending(RunState),
-    /// Done with this code. The status is consumed: the ticket is spent.
-    Done(Status),
-}
-
-/// Why there is no state to report.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub enum PollError {
-    /// The task's end was reported already.
-    AlreadyConsumed,
-    /// No such task was ever appended.
-    Unknown,
-}
-
-impl fmt::Display for PollError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::AlreadyConsumed => "the task's end has been reported already",
-            Self::Unknown => "no such task was appended",
-        })
-    }
-}
-
-impl core::error::Error for PollError {}
-
-/// What an append returns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[must_use]
-pub struct Appended {
-    /// Ticket of the network task, if one was appended.
-    pub network: Option<Ticket>,
-    /// Ticket of the barrier task, if one was appended.
-    pub barrier: Option<Ticket>,
-    /// Position of the first of them among the appends of the context; strictly growing.
-    pub sequence: usize,
-    /// Whether the worker must be woken.
-    pub bell: Bell,
-}
+pub use answer::{Appended, EnqueueError, Poll, PollError, TaskView};
 
 /// One rank's place: who it is, and where to look for a free slot first.
 #[derive(Debug)]
@@ -308,6 +213,30 @@ impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS,
         }
     }
 
+    /// Every unconsumed task, done ones included, as of the moment its slot is visited. Lock-free, O(slots), cold.
+    pub fn tasks(&self) -> impl Iterator<Item = TaskView> + '_ {
+        (0_u32..)
+            .zip(self.slots.iter().flatten())
+            .filter_map(|(number, slot)| {
+                let word = slot.word();
+                let Phase::Live(state) = word.phase() else {
+                    return None;
+                };
+                let key = slot.key(word)?;
+                Some(TaskView {
+                    ticket: Ticket {
+                        slot: number,
+                        generation: word.generation(),
+                    },
+                    context: key.context,
+                    exec: key.exec,
+                    kind: word.kind(),
+                    sequence: key.sequence,
+                    state,
+                })
+            })
+    }
+
     /// Refuses every later append. What was appended before stays queued. The bell must be obeyed.
     pub fn shut(&self, by: Shut) -> Bell {
         self.inbox.shut(by)
@@ -327,6 +256,15 @@ impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS,
     /// Whether nothing is queued. Advisory.
     pub fn is_inbox_empty(&self) -> bool {
         self.inbox.is_empty()
+    }
+
+    /// The rank in whose slots a ticket lies.
+    pub fn rank_of(&self, ticket: Ticket) -> Option<Rank> {
+        let place = self
+            .ranks
+            .get(index(ticket.slot.checked_div(narrow(TASKS))?))?;
+        // Relaxed: a rank's place never changes once it is taken.
+        place.rank.load(Ordering::Relaxed).checked_sub(1).map(Rank)
     }
 
     pub(crate) const fn inbox(&self) -> &Inbox {
@@ -370,111 +308,6 @@ impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS,
             capacity: narrow(RANKS),
         })
     }
-
-    /// A free slot of the rank, from the hint on. Answers `None` at once when all are in use.
-    fn claim(&self, bucket: u32, kind: TaskKind) -> Option<(u32, &Slot, Word)> {
-        let row = self.slots.get(index(bucket))?;
-        let hint = &self.ranks.get(index(bucket))?.hint;
-        // Relaxed: a hint; a wrong one only costs a longer search.
-        let from = index(hint.load(Ordering::Relaxed));
-        let (before, after) = row.split_at_checked(from).unwrap_or((row, &[]));
-        let places = (from..).zip(after).chain((0..).zip(before));
-        for (place, slot) in places {
-            if let Some(claimed) = slot.claim(kind) {
-                // Relaxed, as above.
-                hint.store(narrow(place).wrapping_add(1), Ordering::Relaxed);
-                let number = bucket
-                    .wrapping_mul(narrow(TASKS))
-                    .wrapping_add(narrow(place));
-                return Some((number, slot, claimed));
-            }
-        }
-        None
-    }
-
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "one private call for both public forms"
-    )]
-    fn append_kinds<W: DeviceWords + ?Sized>(
-        &self,
-        context_slot: &ContextSlot,
-        entry: Entry,
-        context: ContextId,
-        exec: ExecId,
-        network: Option<TaskKind>,
-        barrier: Option<TaskKind>,
-        words: &W,
-    ) -> Result<Appended, EnqueueError> {
-        if let Some(shut) = self.inbox.shut_by() {
-            return Err(shut.into());
-        }
-        let full = EnqueueError::Full {
-            rank: entry.spec.rank,
-            capacity: narrow(TASKS),
-        };
-        let mut claims: [Option<(u32, &Slot, Word)>; 2] = [None, None];
-        for (claim, kind) in claims.iter_mut().zip([network, barrier]) {
-            let Some(kind) = kind else { continue };
-            *claim = self.claim(entry.bucket, kind);
-            if claim.is_none() {
-                unclaim(&claims);
-                return Err(full);
-            }
-        }
-        if let Err(error) = arm_claimed(&claims, context_slot, context, &entry.spec, words) {
-            unclaim(&claims);
-            return Err(EnqueueError::FiredBeforeArm(error));
-        }
-        let count = claims.iter().flatten().count();
-        let sequence = context_slot.count_enqueue(count);
-        for ((_, slot, word), offset) in claims.iter().flatten().zip(0..) {
-            slot.fill(&TaskKey {
-                context,
-                exec,
-                sequence: sequence.wrapping_add(offset),
-            });
-            slot.publish(*word);
-        }
-        match self.push(&claims) {
-            Ok(bell) => {
-                let [network, barrier] = claims.map(|claim| {
-                    claim.map(|(slot, _, word)| Ticket {
-                        slot,
-                        generation: word.generation(),
-                    })
-                });
-                Ok(Appended {
-                    network,
-                    barrier,
-                    sequence,
-                    bell,
-                })
-            }
-            Err(shut) => {
-                disarm_claimed(&claims, context_slot, context, &entry.spec);
-                unclaim(&claims);
-                context_slot.count_finish(count);
-                Err(shut.into())
-            }
-        }
-    }
-
-    /// Pushes one or two slots as one chain, the first of them at the bottom.
-    fn push(&self, claims: &[Option<(u32, &Slot, Word)>; 2]) -> Result<Bell, Shut> {
-        let mut chain = claims.iter().flatten();
-        let Some((bottom, bottom_slot, _)) = chain.next() else {
-            return Ok(Bell::Quiet);
-        };
-        let top = match chain.next() {
-            Some((top, top_slot, _)) => {
-                top_slot.set_next(bottom.wrapping_add(1));
-                top
-            }
-            None => bottom,
-        };
-        self.inbox.push(*top, |link| bottom_slot.set_next(link))
-    }
 }
 
 impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Default
@@ -482,48 +315,5 @@ impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Default
 {
     fn default() -> Self {
         Self::new()
-    }
-}
-
-type Claims<'a> = [Option<(u32, &'a Slot, Word)>; 2];
-
-fn unclaim(claims: &Claims<'_>) {
-    for (_, slot, word) in claims.iter().flatten() {
-        slot.unclaim(*word);
-    }
-}
-
-/// Arms the words of every claimed task, or of none.
-fn arm_claimed<W: DeviceWords + ?Sized>(
-    claims: &Claims<'_>,
-    context_slot: &ContextSlot,
-    context: ContextId,
-    spec: &Spec,
-    words: &W,
-) -> Result<(), FiredBeforeArm> {
-    if spec.arming != Arming::OnEnqueue {
-        return Ok(());
-    }
-    for (armed, (_, _, word)) in claims.iter().flatten().enumerate() {
-        if let Err(error) = context_slot.gate(context, word.kind(), spec).arm(words) {
-            for (_, _, word) in claims.iter().flatten().take(armed) {
-                context_slot.gate(context, word.kind(), spec).disarm();
-            }
-            return Err(error);
-        }
-    }
-    Ok(())
-}
-
-fn disarm_claimed(
-    claims: &Claims<'_>,
-    context_slot: &ContextSlot,
-    context: ContextId,
-    spec: &Spec,
-) {
-    if spec.arming == Arming::OnEnqueue {
-        for (_, _, word) in claims.iter().flatten() {
-            context_slot.gate(context, word.kind(), spec).disarm();
-        }
     }
 }

@@ -1,6 +1,41 @@
-//! Placeholder.
+//! The Linux shell of the proxy driver: a worker thread per group, the library it calls, the words it shares with the device.
+//!
+//! ```text
+//!   embedder ── enqueue ──> ProxyQueue ── tick ──> proxy_core::Driver ──> seam ──> libnccom.so
+//!      ^                        |                        ^
+//!      +── poll, check, consume +                        +── start words of the device
+//! ```
+//!
+//! | module | what |
+//! |---|---|
+//! | [`registry`] | groups: one queue and worker per gid, shared by count |
+//! | [`queue`] | a group's queue; contexts; release |
+//! | [`context`] | what a collective's tasks work on, validated once |
+//! | [`consume`] | blocking wait with warnings and a deadline |
+//! | `worker`, `completion` | the thread, and how it wakes consumers |
+//! | [`nccom`] | the collective library |
+//! | [`device`] | words shared with the device |
+//! | [`config`], [`affinity`], [`log`] | settings, CPUs, messages |
+//! | [`watch`] | what a stuck worker shows |
+//! | [`sys`] | system calls |
+
 pub mod affinity;
+mod completion;
 pub mod config;
+pub mod consume;
+pub mod context;
+pub mod device;
 pub mod log;
 pub mod nccom;
+pub mod queue;
+pub mod registry;
 pub mod sys;
+pub mod watch;
+mod worker;
+
+pub use config::Settings;
+pub use consume::{ConsumeError, Patience};
+pub use context::{BuildError, ContextBuilder, Fifo, HostBarrier};
+pub use device::DeviceWord;
+pub use queue::{Context, Execution, ProxyQueue, Release, ReleaseError, StartError};
+pub use registry::{AcquireError, Group, Released};

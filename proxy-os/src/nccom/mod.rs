@@ -6,6 +6,7 @@
 //! | [`loader`] | opening, version gate, symbols: all or nothing |
 //! | [`shared`](shared()) | one [`Library`] per file and process, kept reasons of failure, unloading |
 //! | [`calls`] | typed calls |
+//! | [`ProxyComm`], `seam` | the worker's side: seam calls, ports |
 //! | [`error`] | what can go wrong, in words |
 //!
 //! A library stays mapped for the life of the process: its exit hooks and thread-local destructors may run at any later
@@ -15,9 +16,12 @@ pub mod abi;
 pub mod calls;
 pub mod error;
 pub mod loader;
+mod proxy_comm;
+pub(crate) mod seam;
 mod shared;
 
 pub use calls::Comm;
 pub use error::{Attempt, Busy, CallError, LoadError, MissingSymbol, UnloadError};
 pub use loader::{Library, Version};
+pub use proxy_comm::ProxyComm;
 pub use shared::{Hold, shared, unload};

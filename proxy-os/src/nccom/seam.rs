@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use proxy_core::port::{
-    Barrier, BarrierPoll, Blocks, Change, DeviceWords, Flags, Observer, Seam,
-};
+use proxy_core::port::{Barrier, BarrierPoll, Blocks, Change, DeviceWords, Flags, Observer, Seam};
 use proxy_core::{BlockIndex, ContextId, ExecId, RunState, Status, Stream, TaskKind};
 
 use crate::context::{ContextData, ContextTable};
@@ -23,14 +21,20 @@ pub(crate) struct WorkerPorts {
 
 impl WorkerPorts {
     pub(crate) const fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, contexts: Vec::new() }
+        Self {
+            shared,
+            contexts: Vec::new(),
+        }
     }
 
     /// Forgets contexts that have been retired. Called when the worker is quiescent, so nothing refers to them.
     pub(crate) fn forget_retired(&mut self) {
         let table: &ContextTable = &self.shared.contexts;
         for place in &mut self.contexts {
-            if place.as_ref().is_some_and(|(id, _)| table.get(*id).is_none()) {
+            if place
+                .as_ref()
+                .is_some_and(|(id, _)| table.get(*id).is_none())
+            {
                 *place = None;
             }
         }
@@ -46,8 +50,11 @@ impl WorkerPorts {
     fn failed(&self, data: &ContextData, call: &str, status: Status) -> Status {
         if !status.is_success() {
             let dev = data.rank.0;
-            let path = data.library.path().display();
-            log::error(format_args!("[nec_dev {dev}] {call} ret:{}: {status}, library {path}", status.0));
+            let path = data.comm.library_path().display();
+            log::error(format_args!(
+                "[nec_dev {dev}] {call} ret:{}: {status}, library {path}",
+                status.0
+            ));
         }
         status
     }
@@ -55,49 +62,72 @@ impl WorkerPorts {
 
 impl Seam for WorkerPorts {
     fn start(&mut self, context: ContextId, stream: Stream, block: BlockIndex) -> Status {
-        let Some(data) = self.data(context) else { return Status::STALE_CONTEXT };
-        let Some((id, sets)) = data.blocks.get(usize::from(block.0)) else { return Status::INVALID };
-        let Some(set) = sets.get(usize::from(stream.0)) else { return Status::INVALID };
+        let Some(data) = self.data(context) else {
+            return Status::STALE_CONTEXT;
+        };
+        let Some((id, sets)) = data.blocks.get(usize::from(block.0)) else {
+            return Status::INVALID;
+        };
+        let Some(set) = sets.get(usize::from(stream.0)) else {
+            return Status::INVALID;
+        };
         self.shared.watch.enter(SeamCall::Start);
-        let status = data.library.start_network_proxy(data.comm, stream.0.into(), *id, &set.ops, &set.src, &set.dest);
+        let status = data.comm.start(stream.0.into(), *id, set);
         self.shared.watch.leave();
-        self.failed(data, "failed to start network proxy", Status(status))
+        self.failed(data, "failed to start network proxy", status)
     }
 
-    fn progress(&mut self, context: ContextId, stream: Stream, block: BlockIndex, flags: &mut Flags) -> Status {
-        let Some(data) = self.data(context) else { return Status::STALE_CONTEXT };
-        let Some((id, _)) = data.blocks.get(usize::from(block.0)) else { return Status::INVALID };
+    fn progress(
+        &mut self,
+        context: ContextId,
+        stream: Stream,
+        block: BlockIndex,
+        flags: &mut Flags,
+    ) -> Status {
+        let Some(data) = self.data(context) else {
+            return Status::STALE_CONTEXT;
+        };
+        let Some((id, _)) = data.blocks.get(usize::from(block.0)) else {
+            return Status::INVALID;
+        };
         self.shared.watch.enter(SeamCall::Progress);
-        let status = data.library.network_proxy_progress(
-            data.comm,
-            stream.0.into(),
-            *id,
-            &mut flags.idle,
-            &mut flags.done,
-        );
+        let status = data.comm.progress(stream.0.into(), *id, flags);
         self.shared.watch.leave();
-        if status == 0 {
-            return Status::SUCCESS;
+        if status.is_success() {
+            return status;
         }
-        self.failed(data, "ncclNetworkProxyProgress returns an error", Status(status))
+        self.failed(data, "ncclNetworkProxyProgress returns an error", status)
     }
 
     fn stop(&mut self, context: ContextId, stream: Stream) -> Status {
-        let Some(data) = self.data(context) else { return Status::STALE_CONTEXT };
+        let Some(data) = self.data(context) else {
+            return Status::STALE_CONTEXT;
+        };
         self.shared.watch.enter(SeamCall::Stop);
-        let status = data.library.stop_network_proxy(data.comm, stream.0.into());
+        let status = data.comm.stop(stream.0.into());
         self.shared.watch.leave();
-        self.failed(data, "failed to stop network proxy", Status(status))
+        self.failed(data, "failed to stop network proxy", status)
     }
 }
 
 impl DeviceWords for WorkerPorts {
     fn load(&self, context: ContextId, kind: TaskKind, stream: Stream) -> u32 {
-        self.data(context).map_or(proxy_core::trigger::CONSUMED, |data| data.load(kind, stream))
+        self.data(context)
+            .map_or(proxy_core::trigger::CONSUMED, |data| {
+                data.load(kind, stream)
+            })
     }
 
-    fn compare_exchange(&self, context: ContextId, kind: TaskKind, stream: Stream, seen: u32, new: u32) -> bool {
-        self.data(context).is_some_and(|data| data.exchange(kind, stream, seen, new))
+    fn compare_exchange(
+        &self,
+        context: ContextId,
+        kind: TaskKind,
+        stream: Stream,
+        seen: u32,
+        new: u32,
+    ) -> bool {
+        self.data(context)
+            .is_some_and(|data| data.exchange(kind, stream, seen, new))
     }
 }
 
@@ -142,7 +172,11 @@ impl Observer for WorkerPorts {
         if self.contexts.len() <= place {
             self.contexts.resize_with(place + 1, || None);
         }
-        self.contexts[place] = self.shared.contexts.get(context).map(|data| (context, data));
+        self.contexts[place] = self
+            .shared
+            .contexts
+            .get(context)
+            .map(|data| (context, data));
     }
 
     fn changed(&mut self, change: &Change) {

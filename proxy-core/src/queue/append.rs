@@ -1,0 +1,162 @@
+//! Appending: claim slots, arm, fill, publish, push; each step is undone if a later one fails.
+
+use super::{Appended, EnqueueError, Queue};
+use crate::board::{Slot, TaskKey, Word};
+use crate::context::{ContextSlot, Entry, Spec};
+use crate::doorbell::{Bell, Shut};
+use crate::id::{ContextId, ExecId, Ticket};
+use crate::limits::{index, narrow};
+use crate::port::DeviceWords;
+use crate::status::TaskKind;
+use crate::sync::Ordering;
+use crate::trigger::{Arming, FiredBeforeArm};
+
+impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS, TASKS, CONTEXTS> {
+    /// A free slot of the rank, from the hint on. Answers `None` at once when all are in use.
+    fn claim(&self, bucket: u32, kind: TaskKind) -> Option<(u32, &Slot, Word)> {
+        let row = self.slots.get(index(bucket))?;
+        let hint = &self.ranks.get(index(bucket))?.hint;
+        // Relaxed: a hint; a wrong one only costs a longer search.
+        let from = index(hint.load(Ordering::Relaxed));
+        let (before, after) = row.split_at_checked(from).unwrap_or((row, &[]));
+        let places = (from..).zip(after).chain((0..).zip(before));
+        for (place, slot) in places {
+            if let Some(claimed) = slot.claim(kind) {
+                // Relaxed, as above.
+                hint.store(narrow(place).wrapping_add(1), Ordering::Relaxed);
+                let number = bucket
+                    .wrapping_mul(narrow(TASKS))
+                    .wrapping_add(narrow(place));
+                return Some((number, slot, claimed));
+            }
+        }
+        None
+    }
+
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one private call for both public forms"
+    )]
+    pub(super) fn append_kinds<W: DeviceWords + ?Sized>(
+        &self,
+        context_slot: &ContextSlot,
+        entry: Entry,
+        context: ContextId,
+        exec: ExecId,
+        network: Option<TaskKind>,
+        barrier: Option<TaskKind>,
+        words: &W,
+    ) -> Result<Appended, EnqueueError> {
+        if let Some(shut) = self.inbox.shut_by() {
+            return Err(shut.into());
+        }
+        let full = EnqueueError::Full {
+            rank: entry.spec.rank,
+            capacity: narrow(TASKS),
+        };
+        let mut claims: [Option<(u32, &Slot, Word)>; 2] = [None, None];
+        for (claim, kind) in claims.iter_mut().zip([network, barrier]) {
+            let Some(kind) = kind else { continue };
+            *claim = self.claim(entry.bucket, kind);
+            if claim.is_none() {
+                unclaim(&claims);
+                return Err(full);
+            }
+        }
+        if let Err(error) = arm_claimed(&claims, context_slot, context, &entry.spec, words) {
+            unclaim(&claims);
+            return Err(EnqueueError::FiredBeforeArm(error));
+        }
+        let count = claims.iter().flatten().count();
+        let sequence = context_slot.count_enqueue(count);
+        for ((_, slot, word), offset) in claims.iter().flatten().zip(0..) {
+            slot.fill(&TaskKey {
+                context,
+                exec,
+                sequence: sequence.wrapping_add(offset),
+            });
+            slot.publish(*word);
+        }
+        match self.push(&claims) {
+            Ok(bell) => {
+                let [network, barrier] = claims.map(|claim| {
+                    claim.map(|(slot, _, word)| Ticket {
+                        slot,
+                        generation: word.generation(),
+                    })
+                });
+                Ok(Appended {
+                    network,
+                    barrier,
+                    sequence,
+                    bell,
+                })
+            }
+            Err(shut) => {
+                disarm_claimed(&claims, context_slot, context, &entry.spec);
+                unclaim(&claims);
+                context_slot.count_finish(count);
+                Err(shut.into())
+            }
+        }
+    }
+
+    /// Pushes one or two slots as one chain, the first of them at the bottom.
+    fn push(&self, claims: &[Option<(u32, &Slot, Word)>; 2]) -> Result<Bell, Shut> {
+        let mut chain = claims.iter().flatten();
+        let Some((bottom, bottom_slot, _)) = chain.next() else {
+            return Ok(Bell::Quiet);
+        };
+        let top = match chain.next() {
+            Some((top, top_slot, _)) => {
+                top_slot.set_next(bottom.wrapping_add(1));
+                top
+            }
+            None => bottom,
+        };
+        self.inbox.push(*top, |link| bottom_slot.set_next(link))
+    }
+}
+
+type Claims<'a> = [Option<(u32, &'a Slot, Word)>; 2];
+
+fn unclaim(claims: &Claims<'_>) {
+    for (_, slot, word) in claims.iter().flatten() {
+        slot.unclaim(*word);
+    }
+}
+
+/// Arms the words of every claimed task, or of none.
+fn arm_claimed<W: DeviceWords + ?Sized>(
+    claims: &Claims<'_>,
+    context_slot: &ContextSlot,
+    context: ContextId,
+    spec: &Spec,
+    words: &W,
+) -> Result<(), FiredBeforeArm> {
+    if spec.arming != Arming::OnEnqueue {
+        return Ok(());
+    }
+    for (armed, (_, _, word)) in claims.iter().flatten().enumerate() {
+        if let Err(error) = context_slot.gate(context, word.kind(), spec).arm(words) {
+            for (_, _, word) in claims.iter().flatten().take(armed) {
+                context_slot.gate(context, word.kind(), spec).disarm();
+            }
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
+fn disarm_claimed(
+    claims: &Claims<'_>,
+    context_slot: &ContextSlot,
+    context: ContextId,
+    spec: &Spec,
+) {
+    if spec.arming == Arming::OnEnqueue {
+        for (_, _, word) in claims.iter().flatten() {
+            context_slot.gate(context, word.kind(), spec).disarm();
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! The blocking consumer (the original's `enc_consume_proxy_task_status`): spins, then sleeps until the worker announces.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use proxy_core::{Poll, PollError, RunState, Status, Ticket};
+
+use crate::log;
+use crate::queue::ProxyQueue;
+use crate::sys::thread;
+
+/// How patient a consumer is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Patience {
+    /// First warning after this long; each further one after twice the time of the one before.
+    pub warn_after: Duration,
+    /// Gives up after this long. `None`: never, as the original.
+    pub deadline: Option<Duration>,
+}
+
+impl Default for Patience {
+    /// The reference runtime's first warning at 120 seconds, and no deadline.
+    fn default() -> Self {
+        Self {
+            warn_after: Duration::from_secs(120),
+            deadline: None,
+        }
+    }
+}
+
+impl Patience {
+    /// Gives up after `deadline`; warns as by default.
+    #[must_use]
+    pub fn until(deadline: Duration) -> Self {
+        Self {
+            deadline: Some(deadline),
+            ..Self::default()
+        }
+    }
+}
+
+/// Why a consumer has no code to return.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConsumeError {
+    /// The deadline passed. The ticket is still good.
+    Timeout {
+        /// How long was waited.
+        waited: Duration,
+        /// The task's state.
+        state: RunState,
+    },
+    /// The ticket is spent or unknown.
+    Poll(PollError),
+}
+
+impl fmt::Display for ConsumeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Timeout { waited, state } => {
+                write!(f, "the task is still {state} after {waited:?}")
+            }
+            Self::Poll(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ConsumeError {}
+
+/// Looks this often before it sleeps: the hand-off of an awake worker takes less than a microsecond, a wake-up five and more.
+const SPINS: u32 = 2000;
+
+impl ProxyQueue {
+    /// Waits until a task is done and consumes its status.
+    ///
+    /// Any thread but the worker's. Logs the specification's texts: a warning when the time to warn has come, an error
+    /// when the task ended with one.
+    ///
+    /// # Errors
+    /// The deadline passed, or the ticket is no good.
+    pub fn consume(&self, ticket: Ticket, patience: Patience) -> Result<Status, ConsumeError> {
+        let mut last = RunState::Init;
+        let mut look = || match self.poll(ticket) {
+            Ok(Poll::Done(status)) => Some(Ok(status)),
+            Ok(Poll::Pending(state)) => {
+                last = state;
+                None
+            }
+            Err(error) => Some(Err(ConsumeError::Poll(error))),
+        };
+        for _ in 0..SPINS {
+            if let Some(answer) = look() {
+                return self.answered(ticket, answer);
+            }
+            thread::pause();
+        }
+        let since = Instant::now();
+        let mut warn_at = patience.warn_after;
+        loop {
+            let waited = since.elapsed();
+            let left = patience
+                .deadline
+                .map(|deadline| deadline.saturating_sub(waited));
+            if left.is_some_and(|left| left.is_zero()) {
+                return Err(ConsumeError::Timeout {
+                    waited,
+                    state: last,
+                });
+            }
+            let slice = warn_at
+                .saturating_sub(waited)
+                .min(left.unwrap_or(Duration::MAX));
+            if let Some(answer) = self.shared().completion.wait(slice, &mut look) {
+                return self.answered(ticket, answer);
+            }
+            if since.elapsed() >= warn_at {
+                self.warn(ticket, warn_at);
+                warn_at = warn_at.saturating_mul(2);
+            }
+        }
+    }
+
+    fn answered(
+        &self,
+        ticket: Ticket,
+        answer: Result<Status, ConsumeError>,
+    ) -> Result<Status, ConsumeError> {
+        if let Ok(status) = answer
+            && !status.is_success()
+        {
+            let (dev, gid) = (self.rank_of(ticket), self.gid().0);
+            log::error(format_args!(
+                "[nec_dev {dev} gid {gid}] Proxy failed to execute task, status = {}: {status}",
+                status.0
+            ));
+        }
+        answer
+    }
+
+    fn warn(&self, ticket: Ticket, waited: Duration) {
+        let (dev, gid) = (self.rank_of(ticket), self.gid().0);
+        let kind = self
+            .shared()
+            .core
+            .tasks()
+            .find(|task| task.ticket == ticket)
+            .map_or(0, |task| task.kind as u8);
+        log::warn(format_args!(
+            "[nec_dev {dev} gid {gid}] Timeout exceeded: Waiting on proxy task type {kind}: {} sec",
+            waited.as_secs()
+        ));
+    }
+
+    /// The rank of a ticket, which the reference runtime's messages call the device.
+    fn rank_of(&self, ticket: Ticket) -> i64 {
+        self.shared()
+            .core
+            .rank_of(ticket)
+            .map_or(-1, |rank| rank.0.into())
+    }
+}

@@ -1,0 +1,380 @@
+//! Contexts: what the tasks of one loaded collective work on, checked once when the context is built.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use proxy_core::fifo::{self, FifoError, NetDestAddr, NetOpsInfo, NetSrcAddr};
+use proxy_core::limits::STREAMS;
+use proxy_core::port::{BarrierPoll, DeviceWords};
+use proxy_core::{
+    Arming, ContextError, ContextId, ExecId, Polarity, Rank, Spec, Status, StopAt, Stream, TaskKind,
+};
+
+use crate::device::DeviceWord;
+use crate::nccom::ProxyComm;
+
+/// The three FIFO arrays of one stream of one basic block. They are lent to the library from start to stop.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Fifo {
+    /// `net_ops_info`, at least one.
+    pub ops: Vec<NetOpsInfo>,
+    /// `net_src_addr`, the last one marked `EXEC_COMPLETE`.
+    pub src: Vec<NetSrcAddr>,
+    /// `net_dest_addr`, the last one marked `EXEC_COMPLETE`.
+    pub dest: Vec<NetDestAddr>,
+}
+
+/// The host's execution barrier of one context; see [`proxy_core::port::Barrier`] for what each call means.
+///
+/// Called by the worker only. No call may wait.
+pub trait HostBarrier: fmt::Debug + Send + Sync {
+    /// Announces this rank's arrival.
+    fn arrive(&self, exec: ExecId) -> BarrierPoll;
+    /// Raises the done semaphores, on a leader.
+    fn signal(&self, exec: ExecId) -> Status;
+    /// Whether this rank has been released.
+    fn release(&self, exec: ExecId) -> BarrierPoll;
+    /// The task ends before its release.
+    fn cancel(&self, exec: ExecId);
+}
+
+/// Why a context could not be built.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BuildError {
+    /// A FIFO array is malformed.
+    Fifo {
+        /// Stream of the array.
+        stream: usize,
+        /// Block id of the array.
+        block: u32,
+        /// What is wrong.
+        error: FifoError,
+    },
+    /// A block does not bring one FIFO set per stream.
+    Sets {
+        /// Block id.
+        block: u32,
+        /// Sets found.
+        found: usize,
+        /// Sets wanted, which is what the first block brings.
+        wanted: usize,
+    },
+    /// The number of start words is not the number of streams.
+    Words {
+        /// Kind of the task.
+        kind: TaskKind,
+        /// Words found.
+        found: usize,
+        /// Words wanted.
+        wanted: usize,
+    },
+    /// A start word inside the valid prefix is null or misaligned.
+    BadWord {
+        /// Kind of the task.
+        kind: TaskKind,
+        /// Its stream.
+        stream: usize,
+    },
+    /// Two blocks have the same id.
+    SameBlock(u32),
+    /// The queue refused the context.
+    Context(ContextError),
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fifo {
+                stream,
+                block,
+                error,
+            } => write!(f, "stream {stream}, block {block}: {error}"),
+            Self::Sets {
+                block,
+                found,
+                wanted,
+            } => {
+                write!(
+                    f,
+                    "block {block} has {found} FIFO sets, accepted: {wanted}, one per stream"
+                )
+            }
+            Self::Words {
+                kind,
+                found,
+                wanted,
+            } => {
+                write!(
+                    f,
+                    "{found} start words for the {kind} task, accepted: {wanted}"
+                )
+            }
+            Self::BadWord { kind, stream } => write!(
+                f,
+                "start word of the {kind} task, stream {stream}, is null or not aligned to 4 bytes"
+            ),
+            Self::SameBlock(block) => write!(f, "block id {block} is given twice"),
+            Self::Context(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for BuildError {}
+
+/// Describes a context. Streams and blocks come from [`block`](Self::block), everything else has a default.
+#[derive(Debug)]
+pub struct ContextBuilder {
+    comm: Arc<ProxyComm>,
+    spec: Spec,
+    blocks: Vec<(u32, Vec<Fifo>)>,
+    network_words: Vec<Option<DeviceWord>>,
+    barrier_words: Vec<Option<DeviceWord>>,
+    barrier: Option<Box<dyn HostBarrier>>,
+}
+
+impl ContextBuilder {
+    /// A context of `rank` on a communicator.
+    #[must_use]
+    pub fn new(comm: Arc<ProxyComm>, rank: Rank) -> Self {
+        Self {
+            comm,
+            spec: Spec {
+                streams: 0,
+                ..Spec::new(rank)
+            },
+            blocks: Vec::new(),
+            network_words: Vec::new(),
+            barrier_words: Vec::new(),
+            barrier: None,
+        }
+    }
+
+    /// Adds a basic block with one FIFO set per stream. Blocks run in the order in which they are added.
+    #[must_use]
+    pub fn block(mut self, id: u32, sets: Vec<Fifo>) -> Self {
+        self.blocks.push((id, sets));
+        self
+    }
+
+    /// The network task waits for these start words, one per stream. `None` = a null or misaligned address, which `build` refuses.
+    #[must_use]
+    pub fn device_wait(mut self, words: Vec<Option<DeviceWord>>) -> Self {
+        self.spec.device_wait = true;
+        self.network_words = words;
+        self
+    }
+
+    /// Sense of the start words. Default: the specification's.
+    #[must_use]
+    pub const fn polarity(mut self, polarity: Polarity) -> Self {
+        self.spec.polarity = polarity;
+        self
+    }
+
+    /// Who arms the start words. Default: enqueue.
+    #[must_use]
+    pub const fn arming(mut self, arming: Arming) -> Self {
+        self.spec.arming = arming;
+        self
+    }
+
+    /// When the library is told to stop. Default: at the end of the task.
+    #[must_use]
+    pub const fn stop_at(mut self, stop_at: StopAt) -> Self {
+        self.spec.stop_at = stop_at;
+        self
+    }
+
+    /// The network stage is skipped: its task is done at its first step.
+    #[must_use]
+    pub const fn skip(mut self, skip: bool) -> Self {
+        self.spec.skip = skip;
+        self
+    }
+
+    /// An execution also has a barrier task, gated by these start words (none: it starts at once).
+    #[must_use]
+    pub fn barrier(
+        mut self,
+        barrier: Box<dyn HostBarrier>,
+        words: Vec<Option<DeviceWord>>,
+    ) -> Self {
+        self.spec.barrier = true;
+        self.barrier = Some(barrier);
+        self.barrier_words = words;
+        self
+    }
+
+    /// Checks everything and makes the context's data. The queue's `context` registers it.
+    pub(crate) fn finish(self) -> Result<(Spec, ContextData), BuildError> {
+        let streams = self.blocks.first().map_or(0, |(_, sets)| sets.len());
+        let mut spec = self.spec;
+        spec.streams = count(streams, "streams")?;
+        spec.blocks = u16::try_from(self.blocks.len().max(1)).unwrap_or(u16::MAX);
+        spec.barrier_triggers = count(self.barrier_words.len(), "barrier_triggers")?;
+        spec.validate().map_err(BuildError::Context)?;
+        for (index, (block, sets)) in self.blocks.iter().enumerate() {
+            if self
+                .blocks
+                .iter()
+                .take(index)
+                .any(|(other, _)| other == block)
+            {
+                return Err(BuildError::SameBlock(*block));
+            }
+            if sets.len() != streams {
+                return Err(BuildError::Sets {
+                    block: *block,
+                    found: sets.len(),
+                    wanted: streams,
+                });
+            }
+            for (stream, set) in sets.iter().enumerate() {
+                fifo::validate(*block, self.comm.ranks(), &set.ops, &set.src, &set.dest).map_err(
+                    |error| BuildError::Fifo {
+                        stream,
+                        block: *block,
+                        error,
+                    },
+                )?;
+            }
+        }
+        let wanted = if spec.device_wait { streams } else { 0 };
+        let data = ContextData {
+            comm: self.comm,
+            rank: spec.rank,
+            network_words: words(TaskKind::Network, &self.network_words, wanted)?,
+            barrier_words: words(
+                TaskKind::Barrier,
+                &self.barrier_words,
+                self.barrier_words.len(),
+            )?,
+            blocks: self.blocks,
+            barrier: self.barrier,
+        };
+        Ok((spec, data))
+    }
+}
+
+/// A count of streams or words as the core takes it.
+fn count(found: usize, field: &'static str) -> Result<u8, BuildError> {
+    u8::try_from(found).map_err(|_| {
+        let found = u32::try_from(found).unwrap_or(u32::MAX);
+        BuildError::Context(ContextError::OutOfRange {
+            field,
+            found,
+            accepted: "0 to 4",
+        })
+    })
+}
+
+type Words = [Option<DeviceWord>; STREAMS];
+
+fn words(kind: TaskKind, given: &[Option<DeviceWord>], wanted: usize) -> Result<Words, BuildError> {
+    if given.len() != wanted {
+        return Err(BuildError::Words {
+            kind,
+            found: given.len(),
+            wanted,
+        });
+    }
+    let mut words = [None; STREAMS];
+    for (stream, (place, word)) in words.iter_mut().zip(given).enumerate() {
+        *place = Some(word.ok_or(BuildError::BadWord { kind, stream })?);
+    }
+    Ok(words)
+}
+
+/// What the worker and the arming side reach through a context id.
+#[derive(Debug)]
+pub(crate) struct ContextData {
+    pub(crate) comm: Arc<ProxyComm>,
+    pub(crate) rank: Rank,
+    pub(crate) blocks: Vec<(u32, Vec<Fifo>)>,
+    pub(crate) barrier: Option<Box<dyn HostBarrier>>,
+    network_words: Words,
+    barrier_words: Words,
+}
+
+impl ContextData {
+    pub(crate) fn word(&self, kind: TaskKind, stream: Stream) -> Option<DeviceWord> {
+        let words = match kind {
+            TaskKind::Network => &self.network_words,
+            TaskKind::Barrier => &self.barrier_words,
+        };
+        words.get(usize::from(stream.0)).copied().flatten()
+    }
+
+    /// A word's value. A stream without a word reads as consumed, which opens no gate that counts its arms; the core
+    /// asks for no such stream.
+    pub(crate) fn load(&self, kind: TaskKind, stream: Stream) -> u32 {
+        self.word(kind, stream)
+            .map_or(proxy_core::trigger::CONSUMED, DeviceWord::load)
+    }
+
+    pub(crate) fn exchange(&self, kind: TaskKind, stream: Stream, seen: u32, new: u32) -> bool {
+        self.word(kind, stream)
+            .is_some_and(|word| word.compare_exchange(seen, new))
+    }
+}
+
+/// The arming side's port: one context's words, whatever id is asked for.
+impl DeviceWords for ContextData {
+    fn load(&self, _: ContextId, kind: TaskKind, stream: Stream) -> u32 {
+        self.load(kind, stream)
+    }
+
+    fn compare_exchange(
+        &self,
+        _: ContextId,
+        kind: TaskKind,
+        stream: Stream,
+        seen: u32,
+        new: u32,
+    ) -> bool {
+        self.exchange(kind, stream, seen, new)
+    }
+}
+
+/// The contexts of one queue by id, for the worker. Locked when a context comes, goes, or is first seen by the worker.
+#[derive(Debug, Default)]
+pub(crate) struct ContextTable(Mutex<Places>);
+
+type Places = Vec<Option<(ContextId, Arc<ContextData>)>>;
+
+impl ContextTable {
+    pub(crate) fn insert(&self, id: ContextId, data: Arc<ContextData>) {
+        let mut places = self.lock();
+        let place = place(id);
+        if places.len() <= place {
+            places.resize_with(place + 1, || None);
+        }
+        places[place] = Some((id, data));
+    }
+
+    pub(crate) fn remove(&self, id: ContextId) {
+        let mut places = self.lock();
+        if let Some(entry) = places
+            .get_mut(place(id))
+            .filter(|entry| entry.as_ref().is_some_and(|(other, _)| *other == id))
+        {
+            *entry = None;
+        }
+    }
+
+    pub(crate) fn get(&self, id: ContextId) -> Option<Arc<ContextData>> {
+        let places = self.lock();
+        let (found, data) = places.get(place(id))?.as_ref()?;
+        (*found == id).then(|| Arc::clone(data))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Places> {
+        // A panic inside these few lines leaves a valid table.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn place(id: ContextId) -> usize {
+    // Below the queue's number of contexts.
+    id.index() as usize
+}

@@ -1,0 +1,88 @@
+//! A communicator as a worker uses it: the three seam calls, made safe by one promise at its creation.
+#![allow(unsafe_code, reason = "the seam calls are calls of foreign functions")]
+
+use std::path::Path;
+use std::sync::Arc;
+
+use proxy_core::Status;
+use proxy_core::port::Flags;
+
+use super::{Comm, Hold, Library};
+use crate::context::Fifo;
+
+/// A communicator whose proxy calls belong to the contexts built on it. Holds its library against unloading.
+#[derive(Debug)]
+pub struct ProxyComm {
+    hold: Hold,
+    comm: Comm,
+    ranks: u32,
+}
+
+impl ProxyComm {
+    /// Takes over the proxy calls of `comm`, a communicator of `ranks` ranks.
+    ///
+    /// # Safety
+    /// Until the returned value and every context built on it are gone and their queue has ended:
+    /// - `comm` is alive, and nobody else makes proxy calls (start, progress, stop) on it;
+    /// - all contexts built on it belong to ranks of one queue, as the library lets one thread at a time progress a communicator;
+    /// - every address in the FIFO arrays of those contexts (semaphores, channels, buffers) is what the library takes it
+    ///   for and stays valid.
+    #[must_use]
+    pub unsafe fn new(library: Arc<Library>, comm: Comm, ranks: u32) -> Arc<Self> {
+        let hold = Hold::new(
+            library,
+            format!("proxy contexts of a communicator of {ranks} ranks"),
+        );
+        Arc::new(Self { hold, comm, ranks })
+    }
+
+    /// Ranks of the communicator.
+    #[must_use]
+    pub const fn ranks(&self) -> u32 {
+        self.ranks
+    }
+
+    pub(crate) fn library_path(&self) -> &Path {
+        self.hold.path()
+    }
+
+    /// Seam call B1. `fifo` is validated, and stays where it is until the stream is stopped: it is owned by a context, which
+    /// the worker holds as long as the task runs.
+    pub(super) fn start(&self, stream: u32, block: u32, fifo: &Fifo) -> Status {
+        let library = &self.hold;
+        // SAFETY: the communicator is alive and ours by the promise of `new`; the arrays are validated by the context's
+        // builder and owned by the context, which the worker's ports keep until the task has stopped its streams.
+        unsafe {
+            library.start_network_proxy(
+                self.comm,
+                stream,
+                block,
+                &raw const *fifo.ops,
+                &raw const *fifo.src,
+                &raw const *fifo.dest,
+            )
+        }
+    }
+
+    /// Seam call B2.
+    #[inline]
+    pub(super) fn progress(&self, stream: u32, block: u32, flags: &mut Flags) -> Status {
+        let library = &self.hold;
+        // SAFETY: the communicator is alive and ours by the promise of `new`; only the worker calls this.
+        unsafe {
+            library.network_proxy_progress(
+                self.comm,
+                stream,
+                block,
+                &mut flags.idle,
+                &mut flags.done,
+            )
+        }
+    }
+
+    /// Seam call B3.
+    pub(super) fn stop(&self, stream: u32) -> Status {
+        // SAFETY: as for `progress`.
+        unsafe { self.hold.stop_network_proxy(self.comm, stream) }
+    }
+}

@@ -1,0 +1,452 @@
+//! A group's queue and its worker, as an embedder holds them (the original's `enc_proxy_queue`).
+
+use std::fmt;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use proxy_core::recorder::{Record, Recorder};
+use proxy_core::{
+    Bell, ContextError, ContextId, EnqueueError, ExecId, Gid, Poll, PollError, Queue, Rank, Shut,
+    TaskKind, TaskView, Ticket,
+};
+
+use crate::affinity::{self, PlaceError};
+use crate::completion::Completion;
+use crate::config::Settings;
+use crate::context::{BuildError, ContextBuilder, ContextData, ContextTable};
+use crate::log;
+use crate::sys::eventfd::EventFd;
+use crate::sys::thread::{self, Thread};
+use crate::watch::{Counters, SeamCall, Watch};
+use crate::worker;
+
+/// Ranks of one queue: more than one machine has devices for.
+pub const RANKS: usize = 64;
+/// Unconsumed tasks of one rank: 63 executions in flight, the reference runtime's limit, have 126 tasks.
+pub const TASKS: usize = 128;
+/// Contexts of one queue: loaded collectives of all its ranks.
+pub const CONTEXTS: usize = 256;
+/// State changes that the black box keeps.
+pub const RECORDS: usize = 1024;
+
+pub(crate) type Core = Queue<RANKS, TASKS, CONTEXTS>;
+
+/// What producers, consumers and the worker share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) gid: Gid,
+    pub(crate) core: Box<Core>,
+    pub(crate) bell: EventFd,
+    pub(crate) contexts: ContextTable,
+    pub(crate) recorder: Box<Recorder<RECORDS>>,
+    pub(crate) watch: Watch,
+    pub(crate) completion: Completion,
+    /// Every task is to end with `ABORTED`.
+    pub(crate) abort: AtomicBool,
+    /// A context was retired since the worker last forgot those that were.
+    pub(crate) retired: AtomicBool,
+}
+
+impl Shared {
+    fn obey(&self, bell: Bell) {
+        if bell == Bell::Ring {
+            self.watch.count_ring();
+            self.bell.ring();
+        }
+    }
+}
+
+/// Why a queue could not be started. Nothing is left of it then.
+#[derive(Debug)]
+pub enum StartError {
+    /// The worker's CPUs.
+    Place(PlaceError),
+    /// The doorbell.
+    Doorbell(io::Error),
+    /// The thread (the specification's "Failed to create worker thread").
+    Thread(io::Error),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Place(error) => error.fmt(f),
+            Self::Doorbell(error) => write!(f, "Failed to create the worker's doorbell: {error}"),
+            Self::Thread(error) => {
+                write!(
+                    f,
+                    "Failed to create worker thread: {}",
+                    error.raw_os_error().unwrap_or(0)
+                )?;
+                write!(f, " ({error})")
+            }
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+/// How a queue is released.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Release {
+    /// Tasks are driven to their end.
+    Drain,
+    /// Tasks end at once with [`ABORTED`](proxy_core::Status::ABORTED).
+    Abort,
+}
+
+/// Why a release has not ended the worker. The queue stays valid and can be released again; it accepts no appends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ReleaseError {
+    /// The deadline passed.
+    Timeout {
+        /// How long was waited.
+        waited: Duration,
+        /// What is unfinished.
+        unfinished: Vec<TaskView>,
+    },
+    /// The deadline passed inside one call of the library.
+    Stuck {
+        /// The call.
+        call: SeamCall,
+        /// For how long at least.
+        waited: Duration,
+        /// What is unfinished.
+        unfinished: Vec<TaskView>,
+    },
+    /// Called on the worker's own thread, which cannot wait for itself.
+    FromWorker,
+    /// The handle has been released already.
+    Invalid,
+}
+
+impl fmt::Display for ReleaseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Timeout { waited, unfinished } => {
+                write!(
+                    f,
+                    "{} tasks are unfinished after {waited:?}",
+                    unfinished.len()
+                )?;
+                list(f, unfinished)
+            }
+            Self::Stuck {
+                call,
+                waited,
+                unfinished,
+            } => {
+                write!(
+                    f,
+                    "the worker has been inside {call} of the library for {waited:?} or longer; "
+                )?;
+                write!(f, "{} tasks are unfinished", unfinished.len())?;
+                list(f, unfinished)
+            }
+            Self::FromWorker => f.write_str("a worker cannot release its own queue"),
+            Self::Invalid => f.write_str("the handle has been released already"),
+        }
+    }
+}
+
+fn list(f: &mut fmt::Formatter<'_>, tasks: &[TaskView]) -> fmt::Result {
+    for task in tasks.iter().take(8) {
+        write!(
+            f,
+            "; {} task of {} {} is {}",
+            task.kind, task.context, task.exec, task.state
+        )?;
+    }
+    if tasks.len() > 8 {
+        write!(f, "; and {} more", tasks.len() - 8)
+    } else {
+        Ok(())
+    }
+}
+
+impl std::error::Error for ReleaseError {}
+
+/// A queue with its worker. Share it by [`Arc`]; any method may be called from any thread.
+///
+/// Dropping the last reference aborts what is unfinished and waits for the worker, [`DROP_PATIENCE`] at most.
+#[derive(Debug)]
+pub struct ProxyQueue {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<Thread>>,
+    tid: u32,
+}
+
+/// How long a dropped queue waits for its worker.
+pub const DROP_PATIENCE: Duration = Duration::from_secs(5);
+
+impl ProxyQueue {
+    /// Starts a queue and its worker, which is named `proxy-<tid>`. The caller's own CPUs are not changed.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub fn start(gid: Gid, settings: &Settings) -> Result<Arc<Self>, StartError> {
+        let mask = affinity::place(&settings.placement()).map_err(StartError::Place)?;
+        let shared = Arc::new(Shared {
+            gid,
+            core: Box::new(Core::new()),
+            bell: EventFd::new().map_err(StartError::Doorbell)?,
+            contexts: ContextTable::default(),
+            recorder: Box::new(Recorder::new()),
+            watch: Watch::default(),
+            completion: Completion::default(),
+            abort: AtomicBool::new(false),
+            retired: AtomicBool::new(false),
+        });
+        let thread = worker::spawn(Arc::clone(&shared), worker::budget(settings), mask.as_ref());
+        let thread = thread.map_err(StartError::Thread)?;
+        let tid = thread.tid();
+        Ok(Arc::new(Self {
+            shared,
+            thread: Mutex::new(Some(thread)),
+            tid,
+        }))
+    }
+
+    /// Registers a context.
+    ///
+    /// # Errors
+    /// The first thing found wrong; see [`BuildError`].
+    pub fn context(self: &Arc<Self>, builder: ContextBuilder) -> Result<Context, BuildError> {
+        let (spec, data) = builder.finish()?;
+        let data = Arc::new(data);
+        let id = self
+            .shared
+            .core
+            .register(&spec)
+            .map_err(BuildError::Context)?;
+        self.shared.contexts.insert(id, Arc::clone(&data));
+        Ok(Context {
+            queue: Arc::clone(self),
+            data,
+            id,
+        })
+    }
+
+    /// State of a task; consumes it when it is done. One load, and one compare-and-swap when done.
+    ///
+    /// # Errors
+    /// The ticket is spent, or was never given out.
+    pub fn poll(&self, ticket: Ticket) -> Result<Poll, PollError> {
+        self.shared.core.poll(ticket)
+    }
+
+    /// State of the oldest unconsumed task of a context and kind; consumes it when it is done.
+    ///
+    /// # Errors
+    /// [`PollError::Unknown`] if there is none.
+    pub fn check(&self, context: ContextId, kind: TaskKind) -> Result<Poll, PollError> {
+        self.shared.core.check(context, kind)
+    }
+
+    /// Ends the worker, within `timeout`. Appends are refused from here on. After an error it can be called again,
+    /// also with another way.
+    ///
+    /// # Errors
+    /// See [`ReleaseError`]; nothing that the worker may touch is freed.
+    pub fn release(&self, way: Release, timeout: Duration) -> Result<(), ReleaseError> {
+        if thread::gettid() == self.tid {
+            return Err(ReleaseError::FromWorker);
+        }
+        if way == Release::Abort {
+            // Release pairs with the worker's acquire, so that it sees the order before or with the close.
+            self.shared.abort.store(true, Ordering::Release);
+        }
+        let entered = self.shared.watch.call();
+        self.shared.obey(self.shared.core.shut(Shut::Closed));
+        let since = Instant::now();
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(worker) = thread.as_mut() else {
+            return Ok(());
+        };
+        if !worker.join_timeout(timeout) {
+            let waited = since.elapsed();
+            let unfinished = self.unfinished();
+            return Err(match self.shared.watch.call() {
+                Some((call, number)) if entered == Some((call, number)) => ReleaseError::Stuck {
+                    call,
+                    waited,
+                    unfinished,
+                },
+                _ => ReleaseError::Timeout { waited, unfinished },
+            });
+        }
+        *thread = None;
+        Ok(())
+    }
+
+    /// Tasks that are not done.
+    pub fn unfinished(&self) -> Vec<TaskView> {
+        let done = |task: &TaskView| task.state == proxy_core::RunState::Done;
+        self.shared
+            .core
+            .tasks()
+            .filter(|task| !done(task))
+            .collect()
+    }
+
+    /// Counters of the worker.
+    pub fn counters(&self) -> Counters {
+        self.shared.watch.counters()
+    }
+
+    /// The last state changes, oldest first. Works while the worker is stuck.
+    pub fn history(&self) -> Vec<Record> {
+        self.shared.recorder.iter().collect()
+    }
+
+    /// Kernel id of the worker's thread.
+    pub fn tid(&self) -> u32 {
+        self.tid
+    }
+
+    /// The group.
+    pub fn gid(&self) -> Gid {
+        self.shared.gid
+    }
+
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+}
+
+impl Drop for ProxyQueue {
+    fn drop(&mut self) {
+        match self.release(Release::Abort, DROP_PATIENCE) {
+            Ok(()) => {}
+            // The worker holds everything it needs and exits by itself when the library returns.
+            Err(error) => log::error(format_args!(
+                "{}: leaving the worker behind: {error}",
+                self.shared.gid
+            )),
+        }
+    }
+}
+
+/// Tickets of one execution.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Execution {
+    /// Ticket of the network task.
+    pub network: Ticket,
+    /// Ticket of the barrier task, if the context has a barrier.
+    pub barrier: Option<Ticket>,
+    /// Position of the network task among the appends of the context; strictly growing.
+    pub sequence: usize,
+}
+
+/// A registered context. Dropping it retires it; if tasks are unfinished then, its place is given up with the queue.
+#[derive(Debug)]
+pub struct Context {
+    queue: Arc<ProxyQueue>,
+    data: Arc<ContextData>,
+    id: ContextId,
+}
+
+impl Context {
+    /// Appends one execution, both tasks or none, and wakes the worker if it sleeps. Allocates nothing; makes no system
+    /// call if the worker is awake.
+    ///
+    /// # Errors
+    /// See [`EnqueueError`]; nothing has been appended then.
+    pub fn enqueue(&self, exec: ExecId) -> Result<Execution, EnqueueError> {
+        let appended = self.queue.shared.core.enqueue(self.id, exec, &*self.data)?;
+        self.queue.shared.obey(appended.bell);
+        // An execution always has a network task.
+        let network = appended
+            .network
+            .ok_or(EnqueueError::NoSuchKind(TaskKind::Network))?;
+        Ok(Execution {
+            network,
+            barrier: appended.barrier,
+            sequence: appended.sequence,
+        })
+    }
+
+    /// Appends a single task.
+    ///
+    /// # Errors
+    /// See [`EnqueueError`].
+    pub fn append(&self, kind: TaskKind, exec: ExecId) -> Result<Ticket, EnqueueError> {
+        let appended = self
+            .queue
+            .shared
+            .core
+            .append(self.id, kind, exec, &*self.data)?;
+        self.queue.shared.obey(appended.bell);
+        appended
+            .network
+            .or(appended.barrier)
+            .ok_or(EnqueueError::NoSuchKind(kind))
+    }
+
+    /// Arms the start words of one kind for one more execution, for contexts with explicit arming.
+    ///
+    /// # Errors
+    /// The device had fired before, or the context is gone.
+    pub fn arm(&self, kind: TaskKind) -> Result<(), EnqueueError> {
+        self.queue.shared.core.arm(self.id, kind, &*self.data)
+    }
+
+    /// State of the context's oldest unconsumed task of a kind; consumes it when it is done.
+    ///
+    /// # Errors
+    /// [`PollError::Unknown`] if there is none.
+    pub fn check(&self, kind: TaskKind) -> Result<Poll, PollError> {
+        self.queue.check(self.id, kind)
+    }
+
+    /// The queue it is registered with.
+    pub fn queue(&self) -> &Arc<ProxyQueue> {
+        &self.queue
+    }
+
+    /// Its id.
+    pub fn id(&self) -> ContextId {
+        self.id
+    }
+
+    /// Its rank.
+    pub fn rank(&self) -> Rank {
+        self.data.rank
+    }
+
+    /// Retires the context: the library gets no further call for it, and its FIFO arrays are freed.
+    ///
+    /// # Errors
+    /// The context itself and the number of unfinished tasks.
+    pub fn retire(self) -> Result<(), (Self, ContextError)> {
+        match self.try_retire() {
+            // The drop that follows finds it unknown and does nothing.
+            Ok(()) => Ok(()),
+            Err(error) => Err((self, error)),
+        }
+    }
+
+    fn try_retire(&self) -> Result<(), ContextError> {
+        let shared = &self.queue.shared;
+        shared.core.retire(self.id)?;
+        shared.contexts.remove(self.id);
+        // Release pairs with the worker's swap; the table itself is locked.
+        shared.retired.store(true, Ordering::Release);
+        // A sleeping worker would keep the context's memory until its next task.
+        shared.bell.ring();
+        Ok(())
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        if let Err(error @ ContextError::Busy { .. }) = self.try_retire() {
+            log::warn(format_args!(
+                "{} dropped: {error}; it is kept until its queue ends",
+                self.id
+            ));
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! What can be seen of a worker from outside while it is stuck: the seam call it is in, its counters.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use proxy_core::ladder::Levels;
+
+/// A call into the library.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum SeamCall {
+    /// `neuronStartNetworkProxy`
+    Start = 1,
+    /// `neuronNetworkProxyProgress`
+    Progress = 2,
+    /// `neuronStopNetworkProxy`
+    Stop = 3,
+}
+
+impl fmt::Display for SeamCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Start => "neuronStartNetworkProxy",
+            Self::Progress => "neuronNetworkProxyProgress",
+            Self::Stop => "neuronStopNetworkProxy",
+        })
+    }
+}
+
+/// Counters of a worker since its start. Each is exact by itself; together they are not one instant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counters {
+    /// Ticks.
+    pub ticks: u64,
+    /// Pauses between ticks that moved nothing.
+    pub pauses: u64,
+    /// Times the worker gave its core away.
+    pub yields: u64,
+    /// Times it slept.
+    pub sleeps: u64,
+    /// Appends that rang the doorbell: each is one system call of a producer.
+    pub rings: u64,
+    /// Tasks that ended with an error.
+    pub failures: u64,
+}
+
+/// Written by the worker (and, for rings, by producers), read by anybody.
+///
+/// Relaxed throughout: every word is a message by itself and orders nothing.
+#[derive(Debug, Default)]
+pub(crate) struct Watch {
+    call: AtomicU32,
+    calls: AtomicU32,
+    ticks: AtomicU64,
+    pauses: AtomicU64,
+    yields: AtomicU64,
+    sleeps: AtomicU64,
+    rings: AtomicU64,
+    failures: AtomicU64,
+}
+
+impl Watch {
+    pub(crate) fn enter(&self, call: SeamCall) {
+        // Relaxed, both: see the type. The worker is the only writer, so a plain increment does.
+        let calls = self.calls.load(Ordering::Relaxed).wrapping_add(1);
+        self.calls.store(calls, Ordering::Relaxed);
+        self.call.store(call as u32, Ordering::Relaxed);
+    }
+
+    pub(crate) fn leave(&self) {
+        // Relaxed: see the type.
+        self.call.store(0, Ordering::Relaxed);
+    }
+
+    /// The call that the worker is in, and the number of calls so far, which tells two calls apart.
+    pub(crate) fn call(&self) -> Option<(SeamCall, u32)> {
+        // Relaxed: see the type.
+        let calls = self.calls.load(Ordering::Relaxed);
+        // Relaxed: see the type.
+        let call = match self.call.load(Ordering::Relaxed) {
+            1 => SeamCall::Start,
+            2 => SeamCall::Progress,
+            3 => SeamCall::Stop,
+            _ => return None,
+        };
+        Some((call, calls))
+    }
+
+    pub(crate) fn tick(&self, ticks: u64, levels: Levels) {
+        // Relaxed, all: see the type.
+        self.ticks.store(ticks, Ordering::Relaxed);
+        self.pauses.store(levels.pauses, Ordering::Relaxed);
+        self.yields.store(levels.yields, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_sleep(&self) {
+        // Relaxed: see the type.
+        self.sleeps.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_ring(&self) {
+        // Relaxed: see the type.
+        self.rings.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_failure(&self) {
+        // Relaxed: see the type.
+        self.failures.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn counters(&self) -> Counters {
+        // Relaxed, all: see the type.
+        let read = |word: &AtomicU64| word.load(Ordering::Relaxed);
+        Counters {
+            ticks: read(&self.ticks),
+            pauses: read(&self.pauses),
+            yields: read(&self.yields),
+            sleeps: read(&self.sleeps),
+            rings: read(&self.rings),
+            failures: read(&self.failures),
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! The worker thread: tick, wait as the ladder says, sleep on the doorbell (the original's `worker_thread` and `process`).
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use proxy_core::ladder::{Budget, Ladder, Wait};
+use proxy_core::port::{Change, Observer};
+use proxy_core::{Driver, Next, Shut, Status};
+
+use crate::config::Settings;
+use crate::log;
+use crate::nccom::seam::WorkerPorts;
+use crate::queue::{RANKS, Shared, TASKS};
+use crate::sys::clock;
+use crate::sys::cpuset::CpuSet;
+use crate::sys::thread::{self, Thread, ThreadName};
+
+type WorkerDriver = Driver<RANKS, TASKS>;
+
+/// The ladder's budgets from the settings.
+pub(crate) fn budget(settings: &Settings) -> Budget {
+    Budget {
+        dedicated: *settings.one_thread_per_core(),
+        pause_ticks: *settings.spin_ticks(),
+        spin: u64::try_from(settings.spin_before_sleep().as_nanos()).unwrap_or(u64::MAX),
+    }
+}
+
+/// Spawns the worker of a queue on the CPUs of `mask`.
+pub(crate) fn spawn(
+    shared: Arc<Shared>,
+    budget: Budget,
+    mask: Option<&CpuSet>,
+) -> io::Result<Thread> {
+    let name = |tid: u32| ThreadName::new(&format!("proxy-{tid}"));
+    thread::spawn(name, mask, Box::new(move || run(&shared, budget)))
+}
+
+/// The thread's body. However it ends, every task's status is final afterwards.
+fn run(shared: &Arc<Shared>, budget: Budget) {
+    let mut driver = Box::new(WorkerDriver::new());
+    let mut ports = WorkerPorts::new(Arc::clone(shared));
+    let served = catch_unwind(AssertUnwindSafe(|| {
+        serve(&mut driver, &mut ports, shared, budget)
+    }));
+    if served.is_err() {
+        // The bell is our own: this thread is awake, and it is the last one to look.
+        let _ = shared.core.shut(Shut::Dead);
+        let ended = driver.fail_all(&shared.core, Status::WORKER_DIED, &mut Recording(shared));
+        shared.completion.announce();
+        log::error(format_args!(
+            "{}: the worker died; {ended} tasks ended with it",
+            shared.gid
+        ));
+    }
+}
+
+/// Drives the queue until it is shut and empty.
+fn serve(driver: &mut WorkerDriver, ports: &mut WorkerPorts, shared: &Shared, budget: Budget) {
+    let mut ladder = Ladder::new(budget);
+    let mut ticks = 0_u64;
+    loop {
+        let tick = driver.tick(&shared.core, ports);
+        ticks = ticks.wrapping_add(1);
+        shared.watch.tick(ticks, ladder.levels());
+        if tick.done > 0 {
+            shared.completion.announce();
+        }
+        // Acquire pairs with the release in `ProxyQueue::release`.
+        if shared.abort.load(Ordering::Acquire)
+            && driver.abort_all(&shared.core, Status::ABORTED, ports) > 0
+        {
+            shared.completion.announce();
+        }
+        if tick.next == Next::Sleep
+            && shared.core.shut_by().is_some()
+            && shared.core.is_inbox_empty()
+        {
+            return;
+        }
+        match ladder.answer(tick.next, clock::monotonic_ns) {
+            Wait::Run => {}
+            Wait::Pause => thread::pause(),
+            Wait::Yield => thread::sched_yield(),
+            Wait::Sleep => sleep(shared, ports, &mut ladder),
+        }
+    }
+}
+
+/// Sleeps on the doorbell, if there is nothing to see first.
+fn sleep(shared: &Shared, ports: &mut WorkerPorts, ladder: &mut Ladder) {
+    // Acquire pairs with the release in `Context::try_retire`.
+    if shared.retired.swap(false, Ordering::Acquire) {
+        ports.forget_retired();
+    }
+    if !shared.core.arm_bell() {
+        return;
+    }
+    shared.watch.count_sleep();
+    if let Err(error) = shared.bell.wait(None) {
+        // Out of kernel memory, say: the worker keeps looking by itself instead of losing a wake-up.
+        log::error(format_args!(
+            "{}: the worker cannot sleep: {error}",
+            shared.gid
+        ));
+        thread::sched_yield();
+    }
+    ladder.woke();
+}
+
+/// Records what a dead worker's clean-up changes; its ports are not trusted any more.
+struct Recording<'a>(&'a Shared);
+
+impl Observer for Recording<'_> {
+    fn changed(&mut self, change: &Change) {
+        self.0.recorder.record(clock::monotonic_ns(), change);
+        self.0.watch.count_failure();
+    }
+}
