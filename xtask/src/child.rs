@@ -1,10 +1,10 @@
 //! Starting child commands. Every error shows the exact command, so that it can be run again by hand.
 
 use std::ffi::OsStr;
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, PipeReader};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -44,18 +44,15 @@ pub(crate) fn run_within(command: &mut Command, limit: Duration) -> Result<(), S
         .map_err(|error| cannot_start(command, &error))?;
     match wait_within(&mut child, limit).map_err(|error| cannot_start(command, &error))? {
         Some(status) => succeeded(command, status),
-        None => Err(format!(
-            "not finished after {} s, killed; rerun: {}",
-            limit.as_secs(),
-            rerun(command)
-        )),
+        None => Err(overdue(limit, &rerun(command))),
     }
 }
 
 /// Runs a command with stdout and stderr joined in one stream, in the order they were written; hands each line to `line` as
-/// it comes. An error if a process that the command left behind keeps the stream open.
+/// it comes. An error if it runs for longer than `limit`, or if a process that it left behind keeps the stream open.
 pub(crate) fn lines_of(
     mut command: Command,
+    limit: Duration,
     mut line: impl FnMut(&str),
 ) -> Result<ExitStatus, String> {
     let shown = rerun(&command);
@@ -68,19 +65,15 @@ pub(crate) fn lines_of(
     let mut child = command.spawn().map_err(failed)?;
     // The command keeps our copies of the writing end; the stream ends only when they are closed.
     drop(command);
-    let (send, lines) = mpsc::channel();
-    thread::spawn(move || {
-        let mut reader = BufReader::new(reader);
-        let mut bytes = Vec::new();
-        while reader.read_until(b'\n', &mut bytes).is_ok_and(|n| n > 0) {
-            let text = String::from_utf8_lossy(&bytes);
-            if send.send(text.trim_end_matches('\n').to_owned()).is_err() {
-                return;
-            }
-            bytes.clear();
-        }
-    });
+    let lines = received(reader);
+    let start = Instant::now();
     loop {
+        if start.elapsed() > limit {
+            // The child may end by itself in this moment; either way it is collected.
+            let _ = child.kill();
+            child.wait().map_err(failed)?;
+            return Err(overdue(limit, &shown));
+        }
         match lines.recv_timeout(AFTERGLOW) {
             Ok(text) => line(&text),
             Err(RecvTimeoutError::Disconnected) => return child.wait().map_err(failed),
@@ -91,6 +84,23 @@ pub(crate) fn lines_of(
             }
         }
     }
+}
+
+/// The lines of a stream, read by a thread of their own.
+fn received(stream: PipeReader) -> Receiver<String> {
+    let (send, lines) = mpsc::channel();
+    thread::spawn(move || {
+        let mut stream = BufReader::new(stream);
+        let mut bytes = Vec::new();
+        while stream.read_until(b'\n', &mut bytes).is_ok_and(|n| n > 0) {
+            let text = String::from_utf8_lossy(&bytes);
+            if send.send(text.trim_end_matches('\n').to_owned()).is_err() {
+                return;
+            }
+            bytes.clear();
+        }
+    });
+    lines
 }
 
 /// The command as it can be typed in the workspace's root: changed environment, program, arguments.
@@ -134,6 +144,11 @@ fn succeeded(command: &Command, status: ExitStatus) -> Result<(), String> {
     }
 }
 
+fn overdue(limit: Duration, shown: &str) -> String {
+    let seconds = limit.as_secs();
+    format!("not finished after {seconds} s, killed; rerun: {shown}")
+}
+
 fn cannot_start(command: &Command, error: &io::Error) -> String {
     format!("cannot run: {error}; rerun: {}", rerun(command))
 }
@@ -153,6 +168,8 @@ fn quoted(word: &OsStr) -> String {
 mod tests {
     use super::*;
 
+    const MINUTE: Duration = Duration::from_secs(60);
+
     #[test]
     fn a_command_is_shown_as_it_can_be_typed() {
         let mut command = Command::new("/somewhere/bin/cargo");
@@ -170,7 +187,7 @@ mod tests {
         let mut command = Command::new("sh");
         command.args(["-c", "echo one; echo two >&2; printf three; exit 3"]);
         let mut seen = Vec::new();
-        let status = lines_of(command, |line| seen.push(line.to_owned())).expect("sh runs");
+        let status = lines_of(command, MINUTE, |line| seen.push(line.to_owned())).expect("sh runs");
         assert_eq!(seen, ["one", "two", "three"]);
         assert_eq!(status.code(), Some(3));
     }
@@ -180,7 +197,8 @@ mod tests {
         let mut command = Command::new("sh");
         command.args(["-c", "sleep 30 & echo $!"]);
         let mut left = String::new();
-        let error = lines_of(command, |line| left = line.to_owned()).expect_err("sleep holds on");
+        let error =
+            lines_of(command, MINUTE, |line| left = line.to_owned()).expect_err("sleep holds on");
         assert!(
             error.starts_with("a process was left behind by: sh"),
             "{error}"
@@ -192,6 +210,10 @@ mod tests {
     fn a_limit_ends_a_command_and_a_failure_names_it() {
         let error = run_within(Command::new("sleep").arg("30"), Duration::from_millis(50))
             .expect_err("30 s are more than the limit");
+        assert!(error.ends_with("killed; rerun: sleep 30"), "{error}");
+        let mut command = Command::new("sleep");
+        command.arg("30");
+        let error = lines_of(command, Duration::ZERO, |_| {}).expect_err("no time at all");
         assert!(error.ends_with("killed; rerun: sleep 30"), "{error}");
         let error = run(&mut Command::new("false")).expect_err("false fails");
         assert_eq!(error, "exit status: 1; rerun: false");

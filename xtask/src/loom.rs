@@ -5,7 +5,7 @@
 
 use std::env;
 use std::process::{Command, ExitCode};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::child;
 use crate::libtest::{self, Counts, Event, Tally};
@@ -14,6 +14,9 @@ use crate::workspace::Workspace;
 
 /// Preemptions per execution in the short form. Two find most mistakes in practice; three leave room for a helper thread.
 const SHORT_PREEMPTIONS: &str = "3";
+
+/// More than every model together needs, without a bound on preemptions and on a slow machine.
+const LIMIT: Duration = Duration::from_secs(3600);
 
 /// The part of the test table that holds the models.
 pub(crate) const PART: &str = "loom models";
@@ -39,7 +42,7 @@ pub(crate) fn explore(
     println!("loom: {shown}");
     let mut tally = Tally::default();
     let mut models: Vec<Vec<String>> = Vec::new();
-    let status = child::lines_of(command, |line| {
+    let status = child::lines_of(command, LIMIT, |line| {
         println!("{line}");
         models.extend(iterations(line));
         match libtest::event(line) {

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use crate::child;
 use crate::libtest::{self, Counts, Event, Tally};
@@ -20,6 +21,9 @@ const DOCS: &str = "doc tests";
 
 /// The part that holds what went wrong before or beside the tests.
 const OUTSIDE: &str = "cargo test";
+
+/// More than the whole run needs on a slow machine; a test that hangs must not hold CI for ever.
+const LIMIT: Duration = Duration::from_secs(1800);
 
 /// The variables by which tests find what they start and load, and the build target that each one names.
 const GIVEN: [(&str, &str); 3] = [
@@ -69,7 +73,7 @@ pub(crate) fn all(workspace: &Workspace, filter: Option<&str>) -> Outcome {
     println!("\n{}", drawn(&tally));
     let total = tally.total();
     if total.failed > 0 {
-        troubles.push(format!("{} tests failed", total.failed));
+        troubles.push(format!("tests failed: {}", total.failed));
     }
     troubles.extend(empty_parts(&tally, filter));
     Outcome { total, troubles }
@@ -83,14 +87,20 @@ fn workspace_tests(
 ) -> Result<(), String> {
     let given = build_given(workspace)?;
     let packages = packages_by_program(workspace)?;
-    for package in packages.values() {
-        tally.list(package);
+    let with_tests = |name: &&str| packages.values().any(|package| package == name);
+    for name in workspace
+        .packages
+        .iter()
+        .map(|package| package.name.as_str())
+        .filter(with_tests)
+    {
+        tally.list(name);
     }
     let mut command = workspace.cargo(&["test", "--workspace", "--no-fail-fast"]);
     command.args(filter).envs(given);
     let shown = child::rerun(&command);
     println!("test: {shown}");
-    let status = child::lines_of(command, |line| {
+    let status = child::lines_of(command, LIMIT, |line| {
         println!("{line}");
         match libtest::event(line) {
             Some(Event::Program(program)) => {

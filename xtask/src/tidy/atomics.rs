@@ -18,28 +18,17 @@ const MODELS: &str = "tests/loom/";
 /// `atomics-facade`: the core takes atomics from its facade only, so that no access goes round the models. A gate like
 /// `#[cfg(loom)]` takes nothing and may stand elsewhere.
 pub(super) fn facade(tree: &Tree, report: &mut Report<'_>) {
-    for file in tree
-        .rust(&["proxy-core/"])
-        .filter(|file| file.path != FACADE)
-    {
+    let direct = [
+        "core::sync::atomic",
+        "std::sync::atomic",
+        "loom::",
+        "atomic_polyfill::",
+    ];
+    let core = tree.rust(&["proxy-core/"]);
+    for file in core.filter(|file| file.path != FACADE) {
         for (number, line) in file.lines.iter().enumerate() {
-            let direct = ["core::sync::atomic", "std::sync::atomic"];
-            if direct.iter().any(|path| line.code.contains(path)) {
-                report.at(
-                    file,
-                    number,
-                    format!("atomics come from the facade {FACADE}"),
-                );
-            }
-            if ["loom", "atomic_polyfill"]
-                .iter()
-                .any(|name| has_word(&line.code, name))
-            {
-                report.at(
-                    file,
-                    number,
-                    format!("only {FACADE} names loom and the polyfill"),
-                );
+            if let Some(path) = direct.iter().find(|path| line.code.contains(**path)) {
+                report.at(file, number, format!("`{path}` past the facade {FACADE}"));
             }
         }
     }
@@ -79,24 +68,31 @@ struct Imports {
 
 fn imports(file: &Source) -> Imports {
     let mut lines = Vec::new();
-    let mut text = String::new();
-    let mut inside = false;
+    let mut bare = Vec::new();
+    let mut item = String::new();
     for (number, line) in file.lines.iter().enumerate() {
         let code = line.code.trim_start();
         let begins =
             code.starts_with("use ") || (code.starts_with("pub") && code.contains(" use "));
-        if inside || begins {
-            lines.push(number);
-            text += code;
-            inside = !code.contains(';');
+        if item.is_empty() && !begins {
+            continue;
+        }
+        lines.push(number);
+        item += code;
+        if code.contains(';') {
+            bare.extend(brought_in(&item));
+            item.clear();
         }
     }
-    let all = text.contains("Ordering::*");
-    let bare = ORDERINGS
-        .into_iter()
-        .filter(|name| all || has_word(&text, name))
-        .collect();
     Imports { lines, bare }
+}
+
+/// The orderings that one `use` item brings in; a `Release` from elsewhere is none.
+fn brought_in(item: &str) -> impl Iterator<Item = &'static str> {
+    let all = item.contains("Ordering::*");
+    let some = item.contains("Ordering::");
+    let named = move |name: &&str| all || (some && has_word(item, name));
+    ORDERINGS.into_iter().filter(named)
 }
 
 /// The first ordering that a line names. `Phase::Release` is none; a bare `Release` is one where it was imported.
@@ -146,8 +142,7 @@ mod tests {
 
     #[test]
     fn atomics_past_the_facade_are_found() {
-        let text =
-            "use core::sync::atomic::AtomicU32;\n#[cfg(loom)]\nuse crate::sync::AtomicU32;\n";
+        let text = "use core::sync::atomic::A;\n#[cfg(loom)]\nuse crate::sync::A;\nuse loom::B;\n";
         let tree = tree(&[
             ("proxy-core/src/a.rs", text),
             (FACADE, text),
@@ -155,7 +150,7 @@ mod tests {
         ]);
         assert_eq!(
             found(facade, &tree),
-            ["proxy-core/src/a.rs:1", "proxy-core/src/a.rs:2"]
+            ["proxy-core/src/a.rs:1", "proxy-core/src/a.rs:4"]
         );
     }
 
@@ -177,6 +172,13 @@ mod tests {
             found(orderings, &tree),
             ["proxy-core/src/a.rs:3", "proxy-core/src/a.rs:12"]
         );
+    }
+
+    #[test]
+    fn a_name_from_elsewhere_is_no_ordering() {
+        let text = "use a::{Acquire, Ordering};\n\n\n\n\nlet a = Acquire::Kept;\n";
+        let tree = tree(&[("proxy-os/src/a.rs", text)]);
+        assert_eq!(found(orderings, &tree), Vec::<String>::new());
     }
 
     #[test]
