@@ -1,1 +1,7 @@
-//! Placeholder.
+//! Helpers of the integration tests in `tests/`, each of which is named after the requirement it checks.
+
+pub mod child;
+pub mod messages;
+pub mod pin;
+pub mod script;
+pub mod stub;
