@@ -216,6 +216,17 @@ fn many_entries() {
     }
 }
 
+/// The largest world of the launcher; with fewer elements than ranks some parts are empty.
+#[test]
+fn sixty_four_ranks() {
+    for op in Op::ALL {
+        let mut world = World::new(op, 64);
+        for count in [60, 5000] {
+            world.check(spec(op, 64, count), 1, Polarity::AsSpecified);
+        }
+    }
+}
+
 #[test]
 fn every_type() {
     for op in [Op::AllReduce, Op::ReduceScatter, Op::AllToAll] {

@@ -32,6 +32,7 @@ fn record<T: Copy>(address: u64) -> T {
 
 /// `nec_inc_semaphore`.
 fn raise(address: u64, by: u32) {
+    // Release: pairs with the device's acquire load of its semaphore.
     word(address).fetch_add(by, Ordering::Release);
 }
 
@@ -54,6 +55,17 @@ struct Side {
 }
 
 impl Side {
+    fn new(entries: Vec<Entry>, connector: u64, handshake: Option<(u64, u32)>) -> Self {
+        let index = record::<EncNetConnector>(connector).va;
+        Self {
+            entries,
+            index,
+            handshake,
+            posted: 0,
+            completed: 0,
+        }
+    }
+
     /// Takes part in the handshake and reads the index. Says how many entries are posted and not completed.
     fn open(&mut self) -> u32 {
         if self.entries.is_empty() {
@@ -61,6 +73,7 @@ impl Side {
         }
         let index = word(self.index);
         if let Some((semaphore, by)) = self.handshake {
+            // Acquire and release: the device stored the sentinel, and stores its first index after this.
             if index
                 .compare_exchange(u32::MAX, 0, Ordering::AcqRel, Ordering::Relaxed)
                 .is_err()
@@ -71,6 +84,7 @@ impl Side {
             self.handshake = None;
         }
         if (self.completed as usize) < self.entries.len() {
+            // Acquire: pairs with the device's release store; the posted bytes are visible.
             let value = index.load(Ordering::Acquire);
             assert!(value < LOOP, "index word {value}");
             self.posted += value.wrapping_sub(self.posted % LOOP) % LOOP;
@@ -94,6 +108,7 @@ impl Side {
         let (weight, semaphore) = (self.oldest().weight, self.oldest().semaphore);
         self.completed += 1;
         if self.is_done() {
+            // Release: pairs with the device's acquire load before its next sentinel; ordered before the raise.
             word(self.index).store(0, Ordering::Release);
         }
         raise(semaphore, weight);
@@ -126,61 +141,47 @@ impl Seat {
         let (ops, src, dest) = program.fifo(stream, block)?;
         validate(block as u32, ranks, ops, src, dest).expect("valid arrays");
         let channel: EncChannel = record(ops[0].enc_channel);
-        let connector = |address| record::<EncNetConnector>(address).va;
-        let handshake = |first: Option<&NetOpsInfo>, send: bool| {
-            first.map(|op| match send {
-                true => (op.inc_send_handshake, op.initial_send_credits),
-                false => (op.inc_recv_handshake, 1),
-            })
-        };
-        let sends: Vec<_> = src.iter().filter(|e| e.mark == NET_TRANSFER).collect();
-        let receives: Vec<_> = dest.iter().filter(|e| e.mark == NET_TRANSFER).collect();
-        let op = |index: u32| &ops[index as usize];
-        let first = (
-            sends.first().map(|e| op(e.net_op_idx)),
-            receives.first().map(|e| op(e.net_op_idx)),
-        );
-        let side = |entries, index, handshake| Side {
-            entries,
-            index,
-            handshake,
-            posted: 0,
-            completed: 0,
-        };
-        let source = |e: &&NetSrcAddr| Entry {
-            address: e.host_addr,
-            size: e.size as usize,
-            peer: peer(op(e.net_op_idx), e.dst_rank, (rank + 1) % ranks),
-            weight: e.complete as u32,
-            semaphore: op(e.net_op_idx).inc_send_complete,
-        };
-        let destination = |e: &&NetDestAddr| Entry {
-            address: e.host_addr,
-            size: e.size as usize,
-            peer: peer(op(e.net_op_idx), e.src_rank, (rank + ranks - 1) % ranks),
-            weight: e.complete as u32,
-            semaphore: op(e.net_op_idx).inc_recv_complete,
-        };
-        let sources = sends.iter().map(source).collect();
-        let destinations = receives.iter().map(destination).collect();
         Some(Self {
             ranks,
             rank,
             stream,
             program: Arc::clone(program),
             block,
-            send: side(
-                sources,
-                connector(channel.net_send),
-                handshake(first.0, true),
-            ),
-            receive: side(
-                destinations,
-                connector(channel.net_recv),
-                handshake(first.1, false),
-            ),
+            send: sends(ops, src, channel.net_send, (rank + 1) % ranks),
+            receive: receives(ops, dest, channel.net_recv, (rank + ranks - 1) % ranks),
         })
     }
+}
+
+fn sends(ops: &[NetOpsInfo], src: &[NetSrcAddr], connector: u64, neighbour: u32) -> Side {
+    let transfers = || src.iter().filter(|entry| entry.mark == NET_TRANSFER);
+    let op = |entry: &NetSrcAddr| &ops[entry.net_op_idx as usize];
+    let entry = |entry: &NetSrcAddr| Entry {
+        address: entry.host_addr,
+        size: entry.size as usize,
+        peer: peer(op(entry), entry.dst_rank, neighbour),
+        weight: entry.complete as u32,
+        semaphore: op(entry).inc_send_complete,
+    };
+    let first = transfers().next().map(op);
+    let handshake = first.map(|op| (op.inc_send_handshake, op.initial_send_credits));
+    Side::new(transfers().map(entry).collect(), connector, handshake)
+}
+
+fn receives(ops: &[NetOpsInfo], dest: &[NetDestAddr], connector: u64, neighbour: u32) -> Side {
+    let transfers = || dest.iter().filter(|entry| entry.mark == NET_TRANSFER);
+    let op = |entry: &NetDestAddr| &ops[entry.net_op_idx as usize];
+    let entry = |entry: &NetDestAddr| Entry {
+        address: entry.host_addr,
+        size: entry.size as usize,
+        peer: peer(op(entry), entry.src_rank, neighbour),
+        weight: entry.complete as u32,
+        semaphore: op(entry).inc_recv_complete,
+    };
+    let handshake = transfers()
+        .next()
+        .map(|entry| (op(entry).inc_recv_handshake, 1));
+    Side::new(transfers().map(entry).collect(), connector, handshake)
 }
 
 fn peer(op: &NetOpsInfo, rank: i32, neighbour: u32) -> u32 {
