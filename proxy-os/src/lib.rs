@@ -24,6 +24,7 @@ mod completion;
 pub mod config;
 pub mod consume;
 pub mod context;
+mod dedicated;
 pub mod device;
 pub mod log;
 pub mod nccom;

@@ -10,6 +10,7 @@ use proxy_core::port::{Change, Observer};
 use proxy_core::{Driver, Next, Shut, Status};
 
 use crate::config::Settings;
+use crate::dedicated::Dedicated;
 use crate::log;
 use crate::nccom::seam::WorkerPorts;
 use crate::queue::{RANKS, Shared, TASKS};
@@ -34,8 +35,13 @@ pub(crate) fn spawn(
     budget: Budget,
     mask: Option<&CpuSet>,
 ) -> io::Result<Thread> {
+    let dedicated = budget.dedicated.then(Dedicated::count);
     let name = |tid: u32| ThreadName::new(&format!("proxy-{tid}"));
-    thread::spawn(name, mask, Box::new(move || run(&shared, budget)))
+    let body = move || {
+        let _dedicated = dedicated;
+        run(&shared, budget);
+    };
+    thread::spawn(name, mask, Box::new(body))
 }
 
 /// The thread's body. However it ends, every task's status is final afterwards.

@@ -1,5 +1,8 @@
 //! The scripted library from a test's side: open a communicator, add rules, read the calls.
-#![allow(unsafe_code, reason = "control exports of the scripted library are C calls")]
+#![allow(
+    unsafe_code,
+    reason = "control exports of the scripted library are C calls"
+)]
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::path::PathBuf;
@@ -47,7 +50,8 @@ impl Script {
         // SAFETY: the file is loaded already, so no constructor runs.
         let mapped = unsafe { Mapped::new(path()) }.expect("the scripted library is loaded");
         // SAFETY: the signature of the control export.
-        let open: Symbol<extern "C" fn() -> *mut c_void> = unsafe { mapped.get(b"scripted_open\0") }.expect("export");
+        let open: Symbol<extern "C" fn() -> *mut c_void> =
+            unsafe { mapped.get(b"scripted_open\0") }.expect("export");
         let comm = Comm::new(open()).expect("a handle");
         Self { comm, mapped }
     }
@@ -68,7 +72,11 @@ impl Script {
         // SAFETY: the signature of the control export.
         let add: Symbol<Rule> = unsafe { self.mapped.get(b"scripted_rule\0") }.expect("export");
         // SAFETY: the handle is live, the text terminated.
-        assert_eq!(unsafe { add(self.comm.as_ptr(), text.as_ptr()) }, 0, "{rule}");
+        assert_eq!(
+            unsafe { add(self.comm.as_ptr(), text.as_ptr()) },
+            0,
+            "{rule}"
+        );
     }
 
     /// Lets blocked calls go on.
@@ -140,8 +148,14 @@ pub fn sets(block: u32, streams: usize) -> Vec<Fifo> {
     };
     let set = Fifo {
         ops: vec![op],
-        src: vec![NetSrcAddr { mark: EXEC_COMPLETE, ..NetSrcAddr::default() }],
-        dest: vec![NetDestAddr { mark: EXEC_COMPLETE, ..NetDestAddr::default() }],
+        src: vec![NetSrcAddr {
+            mark: EXEC_COMPLETE,
+            ..NetSrcAddr::default()
+        }],
+        dest: vec![NetDestAddr {
+            mark: EXEC_COMPLETE,
+            ..NetDestAddr::default()
+        }],
     };
     vec![set; streams]
 }

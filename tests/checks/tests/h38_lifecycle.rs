@@ -1,0 +1,173 @@
+//! Groups, shares and workers coming and going.
+
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+use proxy_checks::script::{Script, sets};
+use proxy_core::{ExecId, Gid, Poll, Status};
+use proxy_os::sys::fault::{self, Call};
+use proxy_os::{
+    AcquireError, Group, Patience, ProxyQueue, Release, ReleaseError, Released, Settings,
+};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn acquire(gid: u32) -> Group {
+    Group::acquire(Gid(gid), &Settings::default(), PATIENCE).expect("a group")
+}
+
+/// Rounds of H38 that run here; the loom model explores the interleavings, this counts on real scheduling.
+const ROUNDS: u32 = 100_000;
+
+#[test]
+fn h38_no_wake_up_is_lost_between_append_stop_and_sleep() {
+    let script = Script::open();
+    let settings = Settings::default();
+    for round in 0..ROUNDS / 100 {
+        let queue = ProxyQueue::start(Gid(1), &settings).unwrap();
+        let context = queue
+            .context(script.context(0).block(1, sets(1, 1)))
+            .unwrap();
+        // Each round of a hundred meets the worker at another point of its way to sleep.
+        for step in 0..100 {
+            for _ in 0..(round + step) % 64 * 16 {
+                std::hint::spin_loop();
+            }
+            if (round + step) % 2 == 0 {
+                let execution = context.enqueue(ExecId(step.into())).unwrap();
+                assert_eq!(
+                    queue.consume(execution.network, Patience::until(PATIENCE)),
+                    Ok(Status::SUCCESS)
+                );
+            }
+        }
+        let since = Instant::now();
+        assert_eq!(queue.release(Release::Drain, PATIENCE), Ok(()));
+        assert!(
+            since.elapsed() < Duration::from_secs(1),
+            "round {round}: {:?}",
+            since.elapsed()
+        );
+    }
+}
+
+#[test]
+fn h42_sixteen_threads_share_one_worker_and_the_last_release_ends_it() {
+    let gate = Barrier::new(16);
+    std::thread::scope(|scope| {
+        for _ in 0..16 {
+            scope.spawn(|| {
+                for _ in 0..200 {
+                    gate.wait();
+                    let mut group = acquire(5);
+                    let tid = group.queue().tid();
+                    gate.wait();
+                    assert_eq!(Group::sharers(Gid(5)), 16);
+                    assert_eq!(acquire(5).queue().tid(), tid, "one worker for all");
+                    gate.wait();
+                    group.release(Release::Drain, PATIENCE).unwrap();
+                    gate.wait();
+                    assert_eq!(Group::sharers(Gid(5)), 0);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn h45_a_share_is_given_up_once() {
+    let (mut first, mut second, mut third) = (acquire(45), acquire(45), acquire(45));
+    assert_eq!(
+        first.release(Release::Drain, PATIENCE),
+        Ok(Released::Kept(2))
+    );
+    assert_eq!(
+        first.release(Release::Drain, PATIENCE),
+        Err(ReleaseError::Invalid)
+    );
+    assert_eq!(
+        first.release(Release::Abort, PATIENCE),
+        Err(ReleaseError::Invalid)
+    );
+    assert_eq!(Group::sharers(Gid(45)), 2);
+    assert_eq!(
+        second.release(Release::Drain, PATIENCE),
+        Ok(Released::Kept(1))
+    );
+    let script = Script::open();
+    let context = third
+        .queue()
+        .context(script.context(0).block(1, sets(1, 1)))
+        .unwrap();
+    let execution = context.enqueue(ExecId(1)).unwrap();
+    assert_eq!(
+        third
+            .queue()
+            .consume(execution.network, Patience::until(PATIENCE)),
+        Ok(Status::SUCCESS)
+    );
+    assert_eq!(third.release(Release::Drain, PATIENCE), Ok(Released::Ended));
+    assert_eq!(
+        third.release(Release::Drain, PATIENCE),
+        Err(ReleaseError::Invalid)
+    );
+    assert_eq!(Group::sharers(Gid(45)), 0);
+}
+
+#[test]
+fn a_device_belongs_to_the_group_of_its_quotient() {
+    let settings = Settings::builder()
+        .ranks_per_network_proxy(32)
+        .from_lookup(|_| None)
+        .unwrap();
+    for (device, gid) in [(0, 0), (31, 0), (32, 1), (640, 20)] {
+        let group = Group::for_device(1_000_000 * 32 + device, &settings, PATIENCE).unwrap();
+        assert_eq!(group.gid(), Gid(1_000_000 + gid));
+    }
+}
+
+#[test]
+fn a_failed_thread_creation_leaves_no_group_and_the_next_try_succeeds() {
+    fault::inject(Call::ThreadCreate, 1, libc::EAGAIN);
+    // Other tests of this file create threads, too, and may meet the fault: then this group simply comes up.
+    match Group::acquire(Gid(77), &Settings::default(), PATIENCE) {
+        Err(AcquireError::Start(error)) => {
+            assert!(
+                error
+                    .to_string()
+                    .starts_with("Failed to create worker thread: 11"),
+                "{error}"
+            );
+            assert_eq!(Group::sharers(Gid(77)), 0);
+        }
+        Ok(_) => assert_eq!(fault::left(Call::ThreadCreate), 0),
+        Err(other) => panic!("{other}"),
+    }
+    assert_eq!(acquire(77).queue().gid(), Gid(77));
+}
+
+#[test]
+fn h43_an_unrelated_group_comes_up_while_another_one_is_slow_to_end() {
+    let script = Script::with(&["stop 1 -> block"]);
+    let mut slow = acquire(430);
+    let context = slow
+        .queue()
+        .context(script.context(0).block(1, sets(1, 1)))
+        .unwrap();
+    let execution = context.enqueue(ExecId(1)).unwrap();
+    std::thread::scope(|scope| {
+        let ending = scope.spawn(|| slow.release(Release::Drain, PATIENCE));
+        let mut other = acquire(431);
+        assert_eq!(other.release(Release::Drain, PATIENCE), Ok(Released::Ended));
+        assert!(
+            !ending.is_finished(),
+            "the slow group's library call has not returned"
+        );
+        script.release();
+        assert_eq!(ending.join().unwrap(), Ok(Released::Ended));
+    });
+    assert_eq!(
+        context.queue().poll(execution.network),
+        Ok(Poll::Done(Status::SUCCESS))
+    );
+}
