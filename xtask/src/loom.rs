@@ -72,9 +72,9 @@ fn command(workspace: &Workspace, full: bool, filter: Option<&str>) -> Command {
     command
         .arg("--target-dir")
         .arg(workspace.target.join("loom"));
-    command.args(filter);
     // One at a time, so that a model's line stands beside its test.
     command.args(["--", "--test-threads=1", "--nocapture"]);
+    command.args(filter);
     let flags = env::var("RUSTFLAGS").unwrap_or_default();
     command.env("RUSTFLAGS", format!("{flags} --cfg loom").trim_start());
     if full {

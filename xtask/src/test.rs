@@ -97,7 +97,11 @@ fn workspace_tests(
         tally.list(name);
     }
     let mut command = workspace.cargo(&["test", "--workspace", "--no-fail-fast"]);
-    command.args(filter).envs(given);
+    command.envs(given);
+    if let Some(filter) = filter {
+        // Behind the dashes: before them a filter makes cargo run targets that are set not to be tested.
+        command.args(["--", filter]);
+    }
     let shown = child::rerun(&command);
     println!("test: {shown}");
     let status = child::lines_of(command, LIMIT, |line| {
