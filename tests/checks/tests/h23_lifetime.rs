@@ -10,6 +10,11 @@ use proxy_checks::stub::{Scratch, Stub};
 use proxy_os::nccom::{self, Comm, Hold, Library, UnloadError};
 use proxy_os::sys::{exit, thread};
 
+/// The first call after the exit hook.
+fn late(log: &[String]) -> Option<&String> {
+    log.iter().find(|line| line.starts_with("late"))
+}
+
 fn load(stub: &Stub) -> Arc<Library> {
     Library::load(stub.path.as_os_str()).expect("the stub loads")
 }
@@ -33,8 +38,7 @@ fn h23_nothing_is_called_after_the_exit_hook() {
         &scratch.path(""),
     );
     let log = stub.log();
-    let late: Vec<_> = log.iter().filter(|line| line.starts_with("late")).collect();
-    assert!(late.is_empty(), "{late:?}");
+    assert_eq!(late(&log), None);
     assert!(
         log.contains(&"call NetworkProxyProgress".to_owned()),
         "{log:?}"
