@@ -111,6 +111,7 @@ pub struct NetDestAddr {
     pub src_rank: i32,
 }
 
+#[cfg(target_pointer_width = "64")]
 macro_rules! assert_layout {
     ($record:ty, $size:literal, $($field:ident @ $offset:literal),+ $(,)?) => {
         const _: () = {

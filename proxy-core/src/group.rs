@@ -188,15 +188,20 @@ impl<const N: usize> Default for Groups<N> {
 }
 
 /// Attempts to enter the registry before a caller is told that it is contended.
+#[cfg(target_has_atomic = "ptr")]
 const ATTEMPTS: u32 = 1000;
 
 /// [`Groups`] behind a spin lock, for hosts without an operating system's mutex (a shell that has one uses that).
 ///
 /// No call waits without bound: a caller that cannot enter gets [`GroupError::Contended`] (requirement H79: a
 /// higher-priority thread must not spin on a lower one for ever).
+///
+/// On targets without compare-and-swap there is no such lock: one core under a critical section uses [`Groups`] itself.
+#[cfg(target_has_atomic = "ptr")]
 #[derive(Debug)]
 pub struct Registry<const N: usize>(spin::Mutex<Groups<N>>);
 
+#[cfg(target_has_atomic = "ptr")]
 impl<const N: usize> Registry<N> {
     /// An empty registry.
     #[must_use]
@@ -219,6 +224,7 @@ impl<const N: usize> Registry<N> {
     }
 }
 
+#[cfg(target_has_atomic = "ptr")]
 impl<const N: usize> Default for Registry<N> {
     fn default() -> Self {
         Self::new()
@@ -231,83 +237,106 @@ mod tests {
 
     const G: Gid = Gid(5);
 
+    const INVALID: GroupError = GroupError::Invalid(G);
+    const CREATING: Option<State> = Some(State::Creating);
+    const RELEASING: Option<State> = Some(State::Releasing);
+
+    const fn live(sharers: u32) -> Option<State> {
+        Some(State::Live { sharers })
+    }
+
+    /// A group alone in one state; then `event`; its answer and the state after.
+    fn after<R>(
+        state: Option<State>,
+        event: impl FnOnce(&mut Groups<2>) -> R,
+    ) -> (R, Option<State>) {
+        let mut groups = Groups::<2>::new();
+        groups.entries.extend(state.map(|state| (G, state)));
+        let answer = event(&mut groups);
+        (answer, groups.state(G).copied())
+    }
+
     #[test]
-    fn every_state_answers_every_event() {
-        let build = |state: Option<State>| {
-            let mut groups = Groups::<2>::new();
-            groups.entries.extend(state.map(|state| (G, state)));
-            groups
-        };
-        let invalid = GroupError::Invalid(G);
-        let live = |sharers| Some(State::Live { sharers });
-        let creating = Some(State::Creating);
-        let releasing = Some(State::Releasing);
-        let table = [
+    fn acquire_and_release_in_every_state() {
+        for (state, acquired, released) in [
+            (None, (Ok(Acquire::Create), CREATING), (Err(INVALID), None)),
             (
-                None,
-                Ok(Acquire::Create),
-                creating,
-                Err(invalid),
-                None,
-                Err(invalid),
-                Err(invalid),
-            ),
-            (
-                creating,
-                Ok(Acquire::Wait),
-                creating,
-                Err(invalid),
-                creating,
-                Ok(()),
-                Err(invalid),
+                CREATING,
+                (Ok(Acquire::Wait), CREATING),
+                (Err(INVALID), CREATING),
             ),
             (
                 live(1),
-                Ok(Acquire::Shared(2)),
-                live(2),
-                Ok(Release::Last),
-                releasing,
-                Err(invalid),
-                Err(invalid),
+                (Ok(Acquire::Shared(2)), live(2)),
+                (Ok(Release::Last), RELEASING),
             ),
             (
                 live(3),
-                Ok(Acquire::Shared(4)),
-                live(4),
-                Ok(Release::Kept(2)),
-                live(2),
-                Err(invalid),
-                Err(invalid),
+                (Ok(Acquire::Shared(4)), live(4)),
+                (Ok(Release::Kept(2)), live(2)),
             ),
             (
-                releasing,
-                Ok(Acquire::Wait),
-                releasing,
-                Err(invalid),
-                releasing,
-                Err(invalid),
-                Ok(()),
+                RELEASING,
+                (Ok(Acquire::Wait), RELEASING),
+                (Err(INVALID), RELEASING),
             ),
-        ];
-        for (state, acquire, acquired, release, after_release, created, released) in table {
-            let check = |mut groups: Groups<2>, after: Option<State>| {
-                assert_eq!(groups.state(G).copied(), after, "from {state:?}");
-            };
-            let mut groups = build(state);
-            assert_eq!(groups.acquire(G), acquire, "from {state:?}");
-            check(groups, acquired);
-            let mut groups = build(state);
-            assert_eq!(groups.release(G), release, "from {state:?}");
-            check(groups, after_release);
-            let mut groups = build(state);
-            assert_eq!(groups.created(G, true), created, "from {state:?}");
-            check(groups, if created.is_ok() { live(1) } else { state });
-            let mut groups = build(state);
-            assert_eq!(groups.created(G, false), created, "from {state:?}");
-            check(groups, if created.is_ok() { None } else { state });
-            let mut groups = build(state);
-            assert_eq!(groups.released(G), released, "from {state:?}");
-            check(groups, if released.is_ok() { None } else { state });
+        ] {
+            assert_eq!(
+                after(state, |groups| groups.acquire(G)),
+                acquired,
+                "from {state:?}"
+            );
+            assert_eq!(
+                after(state, |groups| groups.release(G)),
+                released,
+                "from {state:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn reports_in_every_state() {
+        for (state, created, failed, released) in [
+            (
+                None,
+                (Err(INVALID), None),
+                (Err(INVALID), None),
+                (Err(INVALID), None),
+            ),
+            (
+                CREATING,
+                (Ok(()), live(1)),
+                (Ok(()), None),
+                (Err(INVALID), CREATING),
+            ),
+            (
+                live(2),
+                (Err(INVALID), live(2)),
+                (Err(INVALID), live(2)),
+                (Err(INVALID), live(2)),
+            ),
+            (
+                RELEASING,
+                (Err(INVALID), RELEASING),
+                (Err(INVALID), RELEASING),
+                (Ok(()), None),
+            ),
+        ] {
+            assert_eq!(
+                after(state, |groups| groups.created(G, true)),
+                created,
+                "from {state:?}"
+            );
+            assert_eq!(
+                after(state, |groups| groups.created(G, false)),
+                failed,
+                "from {state:?}"
+            );
+            assert_eq!(
+                after(state, |groups| groups.released(G)),
+                released,
+                "from {state:?}"
+            );
         }
     }
 

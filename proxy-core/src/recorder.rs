@@ -54,7 +54,7 @@ impl Place {
     }
 }
 
-/// A ring of the last `N` changes.
+/// A ring of the last `N` changes. All-zero is a valid empty ring.
 #[derive(Debug)]
 pub struct Recorder<const N: usize> {
     written: AtomicU32,

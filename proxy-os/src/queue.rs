@@ -19,6 +19,7 @@ use crate::context::{BuildError, ContextBuilder, ContextData, ContextTable};
 use crate::log;
 use crate::sys::eventfd::EventFd;
 use crate::sys::thread::{self, Thread};
+use crate::sys::zeroed;
 use crate::watch::{Counters, SeamCall, Watch};
 use crate::worker;
 
@@ -190,10 +191,10 @@ impl ProxyQueue {
         let mask = affinity::place(&settings.placement()).map_err(StartError::Place)?;
         let shared = Arc::new(Shared {
             gid,
-            core: Box::new(Core::new()),
+            core: zeroed::queue(),
             bell: EventFd::new().map_err(StartError::Doorbell)?,
             contexts: ContextTable::default(),
-            recorder: Box::new(Recorder::new()),
+            recorder: zeroed::recorder(),
             watch: Watch::default(),
             completion: Completion::default(),
             abort: AtomicBool::new(false),

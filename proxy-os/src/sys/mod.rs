@@ -13,6 +13,7 @@ pub mod fault;
 pub(crate) mod linkmap;
 pub mod thread;
 mod thread_name;
+pub(crate) mod zeroed;
 
 use std::io;
 

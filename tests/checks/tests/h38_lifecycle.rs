@@ -16,39 +16,77 @@ fn acquire(gid: u32) -> Group {
     Group::acquire(Gid(gid), &Settings::default(), PATIENCE).expect("a group")
 }
 
-/// Rounds of H38 that run here; the loom model explores the interleavings, this counts on real scheduling.
-const ROUNDS: u32 = 100_000;
+/// Rounds of each of two threads, a hundred thousand together.
+const ROUNDS: u64 = 50_000;
 
 #[test]
-fn h38_no_wake_up_is_lost_between_append_stop_and_sleep() {
-    let script = Script::open();
-    let settings = Settings::default();
-    for round in 0..ROUNDS / 100 {
-        let queue = ProxyQueue::start(Gid(1), &settings).unwrap();
-        let context = queue
-            .context(script.context(0).block(1, sets(1, 1)))
-            .unwrap();
-        // Each round of a hundred meets the worker at another point of its way to sleep.
-        for step in 0..100 {
-            for _ in 0..(round + step) % 64 * 16 {
+fn h38_a_hundred_thousand_workers_come_and_go_promptly() {
+    let lives = || {
+        let script = Script::open();
+        let settings = Settings::default();
+        let mut slowest = Duration::ZERO;
+        for round in 0..ROUNDS {
+            let queue = ProxyQueue::start(Gid(1), &settings).unwrap();
+            let context = queue
+                .context(script.context(0).block(1, sets(1, 1)))
+                .unwrap();
+            // Each round meets the worker at another point of its way to sleep.
+            for _ in 0..round % 64 * 64 {
                 std::hint::spin_loop();
             }
-            if (round + step) % 2 == 0 {
-                let execution = context.enqueue(ExecId(step.into())).unwrap();
+            let appended =
+                (round % 2 == 0).then(|| context.enqueue(ExecId(round)).unwrap().network);
+            let since = Instant::now();
+            assert_eq!(
+                queue.release(Release::Drain, PATIENCE),
+                Ok(()),
+                "round {round}"
+            );
+            slowest = slowest.max(since.elapsed());
+            if let Some(ticket) = appended {
                 assert_eq!(
-                    queue.consume(execution.network, Patience::until(PATIENCE)),
-                    Ok(Status::SUCCESS)
+                    queue.poll(ticket),
+                    Ok(Poll::Done(Status::SUCCESS)),
+                    "round {round}"
                 );
             }
         }
-        let since = Instant::now();
-        assert_eq!(queue.release(Release::Drain, PATIENCE), Ok(()));
-        assert!(
-            since.elapsed() < Duration::from_secs(1),
-            "round {round}: {:?}",
-            since.elapsed()
+        slowest
+    };
+    let slowest = std::thread::scope(|scope| {
+        let threads = [scope.spawn(lives), scope.spawn(lives)];
+        threads.map(|thread| thread.join().unwrap())
+    });
+    assert!(
+        slowest
+            .iter()
+            .all(|slowest| *slowest < Duration::from_secs(2)),
+        "{slowest:?}"
+    );
+}
+
+#[test]
+fn h38_no_wake_up_is_lost_between_append_and_sleep() {
+    let script = Script::open();
+    let queue = ProxyQueue::start(Gid(1), &Settings::default()).unwrap();
+    let context = queue
+        .context(script.context(0).block(1, sets(1, 1)))
+        .unwrap();
+    for round in 0..20_000 {
+        for _ in 0..round % 128 * 64 {
+            std::hint::spin_loop();
+        }
+        let execution = context.enqueue(ExecId(round)).unwrap();
+        assert_eq!(
+            queue.consume(execution.network, Patience::until(PATIENCE)),
+            Ok(Status::SUCCESS)
         );
     }
+    assert!(
+        queue.counters().sleeps > 100,
+        "the rounds must meet a sleeping worker, too: {:?}",
+        queue.counters()
+    );
 }
 
 #[test]
