@@ -1,2 +1,43 @@
-//! Placeholder.
-fn main() {}
+//! The main job: `proxy-run <op> -r N [options]` runs a real collective over N rank processes and prints its speed.
+//!
+//! One program plays two parts. Started by a user it is the launcher, which checks the command line, starts itself N times
+//! as ranks and collects what they say; a rank joins the others through the collective library, and every iteration goes
+//! the whole way: enqueue, worker, task machine, library, sockets, semaphores, simulated device, status, waiter.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`cli`], [`size`], [`job`] | the command line, and the checked job that it describes |
+//! | [`launcher`] | processes, signals, failures |
+//! | [`rank`] | one rank |
+//! | [`wire`] | what a rank tells the launcher |
+//! | [`stats`], [`table`], [`report`] | from times to the table and the JSON file |
+//! | [`sys`] | system calls |
+
+mod cli;
+mod job;
+mod launcher;
+mod rank;
+mod report;
+mod size;
+mod stats;
+mod sys;
+mod table;
+mod wire;
+
+use std::ffi::OsStr;
+use std::process::ExitCode;
+
+/// The library raises semaphores through this export of the program; the reference keeps the linker from dropping it.
+#[used]
+static REVERSE_EDGE: unsafe extern "C" fn(*mut u32, u32) = proxy_ffi::nec_inc_semaphore;
+
+fn main() -> ExitCode {
+    let mut args = std::env::args_os().skip(1);
+    if args.next().as_deref() == Some(OsStr::new(job::RANK_VERB)) {
+        return rank::main(args.next());
+    }
+    match cli::parse() {
+        Ok((job, output)) => launcher::main(job, output),
+        Err(error) => error.exit(),
+    }
+}

@@ -1,0 +1,295 @@
+//! The command line, with the names and meanings of `nccom-test`. What it says is checked before anything is started.
+
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser};
+use proxy_kit::dtype::Dtype;
+use proxy_kit::op::Op;
+
+use crate::job::{Check, Fault, FaultKind, Job, Sense};
+use crate::size::{Bytes, SizeOptions, Sizes};
+use crate::stats::Stat;
+
+/// Most ranks of a job; the driver's queue takes as many.
+const MOST_RANKS: u32 = 64;
+/// Most iterations: every time of every rank is kept for the percentiles.
+const MOST_ITERATIONS: u32 = 1_000_000;
+/// Deadline of one execution if nobody says otherwise, in seconds: long enough for 64 ranks on two cores, short enough
+/// to sit and wait for.
+const TIMEOUT: u64 = 30;
+/// Longest deadline in seconds: a day.
+const MOST_TIMEOUT: u64 = 86_400;
+
+#[derive(Debug, Parser)]
+#[command(
+    bin_name = "cargo xtask run",
+    about = "Runs a collective over N rank processes, through driver, library and simulated devices, and prints its speed.",
+    after_help = "Sizes take the binary suffixes kb, mb and gb. GB/s are 10^9 bytes per second.\n\
+                  Exit codes: 0 all well, 1 a failure or a wrong result, 2 a command line that is not accepted, \
+                  128 + n ended by signal n."
+)]
+struct Cli {
+    /// allr (all_reduce), allg (all_gather), redsct (reduce_scatter), alltoall, sendrecv or permute
+    op: Op,
+    /// Number of ranks, 2 to 64
+    #[arg(short = 'r', long = "nworkers", value_name = "N", value_parser = ranks)]
+    ranks: u32,
+    /// Smallest size
+    #[arg(short = 'b', long, value_name = "SIZE", default_value = "32MB")]
+    minbytes: Bytes,
+    /// Largest size
+    #[arg(short = 'e', long, value_name = "SIZE", default_value = "32MB")]
+    maxbytes: Bytes,
+    /// Added to a size to give the next one [default: a tenth of the range]
+    #[arg(short = 'i', long, value_name = "SIZE", conflicts_with = "stepfactor")]
+    stepbytes: Option<Bytes>,
+    /// A size is multiplied by this to give the next one
+    #[arg(short = 'f', long, value_name = "FACTOR", value_parser = factor)]
+    stepfactor: Option<u64>,
+    /// Measured iterations of each size
+    #[arg(short = 'n', long, value_name = "COUNT", default_value = "20", value_parser = iterations)]
+    iters: u32,
+    /// Iterations before the measured ones
+    #[arg(short = 'w', long, value_name = "COUNT", default_value = "5", value_parser = warmup)]
+    warmup_iters: u32,
+    /// uint8, int8, uint16, int16, fp16, bf16, uint32, int32 or fp32
+    #[arg(short = 'd', long, value_name = "TYPE", default_value = "uint8")]
+    datatype: Dtype,
+    /// Check the results of inputs of this kind on every rank
+    #[arg(short = 'c', long, value_name = "INPUT", value_enum)]
+    check: Option<Check>,
+    /// Seed of random inputs [default: the time]
+    #[arg(long, value_name = "NUMBER")]
+    seed: Option<u64>,
+    /// Statistics of the iteration times, separated by commas: avg, pNN; bandwidths are made from the first
+    #[arg(
+        short = 't',
+        long,
+        value_name = "LIST",
+        default_value = "avg",
+        value_delimiter = ','
+    )]
+    stats: Vec<Stat>,
+    /// Write the results to this file, too
+    #[arg(long, value_name = "FILE")]
+    report_to_json_file: Option<PathBuf>,
+    /// Show no progress
+    #[arg(long)]
+    non_interactive: bool,
+    /// Show what the ranks write to standard error, their processes and their settings
+    #[arg(long)]
+    debug: bool,
+    /// The collective library: a path, or a name that the dynamic loader searches
+    #[arg(long, value_name = "PATH", default_value = "libnccom.so")]
+    library: PathBuf,
+    /// Streams of each collective, 1 to 4
+    #[arg(long, value_name = "COUNT", default_value = "1", value_parser = clap::value_parser!(u8).range(1..=4))]
+    streams: u8,
+    /// Basic blocks of each stream, 1 to 3
+    #[arg(long, value_name = "COUNT", default_value = "1", value_parser = clap::value_parser!(u8).range(1..=3))]
+    blocks: u8,
+    /// Whether a send may complete before the wire has it, 0 or 1 [default: NEURON_RT_DBG_EARLY_COMPLETION, or 1]
+    #[arg(long, value_name = "SWITCH", value_parser = clap::value_parser!(u8).range(0..=1))]
+    early_completion: Option<u8>,
+    /// Sense of the device's start words
+    #[arg(
+        long,
+        value_name = "SENSE",
+        value_enum,
+        default_value = "specification"
+    )]
+    polarity: Sense,
+    /// Deadline of one execution in seconds [default: NEURON_RT_EXEC_TIMEOUT, or 30]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=MOST_TIMEOUT))]
+    timeout: Option<u64>,
+    /// Let a rank misbehave, to see what is reported: RANK:wrong, RANK:hang or RANK:exit
+    #[arg(long, value_name = "RANK:KIND")]
+    fault: Option<Fault>,
+}
+
+/// What concerns the launcher alone.
+#[derive(Debug)]
+pub(crate) struct Output {
+    /// Statistics to show, at least one.
+    pub(crate) stats: Vec<Stat>,
+    /// The JSON file.
+    pub(crate) json: Option<PathBuf>,
+    /// No progress line.
+    pub(crate) non_interactive: bool,
+    /// Messages of the ranks are shown.
+    pub(crate) debug: bool,
+    /// The deadline was given on the command line.
+    pub(crate) timeout_given: bool,
+}
+
+/// Reads the command line of this process. The error knows how to print itself and its exit code; help is one, too.
+pub(crate) fn parse() -> Result<(Job, Output), clap::Error> {
+    check(Cli::try_parse()?)
+}
+
+fn check(cli: Cli) -> Result<(Job, Output), clap::Error> {
+    let refuse = |message: String| Cli::command().error(ErrorKind::ValueValidation, message);
+    let options = SizeOptions {
+        min: cli.minbytes,
+        max: cli.maxbytes,
+        add: cli.stepbytes,
+        factor: cli.stepfactor,
+    };
+    let element = cli.datatype.size() as u64;
+    let sizes = Sizes::new(&options, element, cli.datatype.name()).map_err(refuse)?;
+    if let Some(fault) = cli.fault.filter(|fault| fault.rank >= cli.ranks) {
+        return Err(refuse(format!(
+            "--fault names rank {}, accepted: 0 to {}",
+            fault.rank,
+            cli.ranks - 1
+        )));
+    }
+    let wrong = cli
+        .fault
+        .is_some_and(|fault| fault.kind == FaultKind::Wrong);
+    if wrong && cli.check.is_none() {
+        return Err(refuse(
+            "--fault RANK:wrong needs a check; accepted: with -c random or -c all_ones".to_owned(),
+        ));
+    }
+    let job = Job {
+        op: cli.op,
+        dtype: cli.datatype,
+        ranks: cli.ranks,
+        sizes,
+        iters: cli.iters,
+        warmup: cli.warmup_iters,
+        check: cli.check,
+        seed: cli.seed.unwrap_or_else(seed_of_time),
+        streams: cli.streams.into(),
+        blocks: cli.blocks.into(),
+        early_completion: cli.early_completion.map(|switch| switch == 1),
+        polarity: cli.polarity,
+        timeout: cli.timeout.unwrap_or(TIMEOUT),
+        library: cli.library,
+        fault: cli.fault,
+        progress: false,
+    };
+    let output = Output {
+        stats: cli.stats,
+        json: cli.report_to_json_file,
+        non_interactive: cli.non_interactive,
+        debug: cli.debug,
+        timeout_given: cli.timeout.is_some(),
+    };
+    Ok((job, output))
+}
+
+fn seed_of_time() -> u64 {
+    // A clock before 1970 gives no seed of its own, which does no harm.
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    since.as_secs() ^ u64::from(since.subsec_nanos()) << 32
+}
+
+/// A number within a range; the error says what is accepted, clap adds option and value.
+fn within(text: &str, range: std::ops::RangeInclusive<u32>) -> Result<u32, String> {
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    let number = digits.then(|| text.parse().ok()).flatten();
+    number
+        .filter(|number| range.contains(number))
+        .ok_or_else(|| format!("accepted: {} to {}", range.start(), range.end()))
+}
+
+fn ranks(text: &str) -> Result<u32, String> {
+    within(text, 2..=MOST_RANKS)
+}
+
+fn iterations(text: &str) -> Result<u32, String> {
+    within(text, 1..=MOST_ITERATIONS)
+}
+
+fn warmup(text: &str) -> Result<u32, String> {
+    within(text, 0..=MOST_ITERATIONS)
+}
+
+fn factor(text: &str) -> Result<u64, String> {
+    within(text, 2..=u32::MAX).map(u64::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(args: &str) -> Result<(Job, Output), clap::Error> {
+        check(Cli::try_parse_from(
+            std::iter::once("run").chain(args.split_whitespace()),
+        )?)
+    }
+
+    #[test]
+    fn the_command_itself_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn defaults_are_those_of_the_reference_tool() {
+        let (job, output) = parse("allr -r 2").unwrap();
+        assert_eq!(job.sizes.iter().collect::<Vec<_>>(), [32 << 20]);
+        assert_eq!(
+            (job.iters, job.warmup, job.dtype, job.check),
+            (20, 5, Dtype::Uint8, None)
+        );
+        assert_eq!((output.stats, job.timeout), (vec![Stat::Average], 30));
+    }
+
+    #[test]
+    fn the_readme_command_is_read() {
+        let (job, _) =
+            parse("allr -r 4 -b 1kb -e 1mb -f 2 -d fp32 -c random --seed 7 -t avg,p99").unwrap();
+        assert_eq!(job.sizes.iter().count(), 11);
+        assert_eq!((job.check, job.seed), (Some(Check::Random), 7));
+    }
+
+    #[test]
+    fn every_refusal_has_value_and_what_is_accepted_and_code_2() {
+        for (args, parts) in [
+            ("allr -r 0", &["'0'", "--nworkers", "accepted: 2 to 64"][..]),
+            ("allr -r 65", &["'65'", "accepted: 2 to 64"]),
+            ("allr -r +4", &["'+4'", "accepted: 2 to 64"]),
+            ("allr", &["--nworkers <N>"]),
+            (
+                "bcast -r 2",
+                &["\"bcast\"", "allr allg redsct alltoall sendrecv permute"],
+            ),
+            (
+                "allr -r 2 -b 3 -d fp32",
+                &["-b/--minbytes is 3 bytes", "multiples of 4, such as 0 or 4"],
+            ),
+            (
+                "allr -r 2 -b 2kb -e 1kb",
+                &["2KB", "above -e/--maxbytes 1KB"],
+            ),
+            ("allr -r 2 -f 1", &["'1'", "--stepfactor", "accepted: 2 to"]),
+            ("allr -r 2 -f 2 -i 4", &["cannot be used with"]),
+            ("allr -r 2 -b 1x", &["'1x'", "accepted: bytes"]),
+            ("allr -r 2 -t avg,max", &["'max'", "accepted: avg, or p"]),
+            ("allr -r 2 -d fp64", &["fp64", "uint8 int8"]),
+            ("allr -r 2 -c zeros", &["zeros", "random", "all_ones"]),
+            ("allr -r 2 -n 0", &["'0'", "accepted: 1 to"]),
+            ("allr -r 2 --streams 5", &["5", "1..=4"]),
+            ("allr -r 2 --blocks 0", &["0", "1..=3"]),
+            (
+                "allr -r 2 --polarity up",
+                &["up", "specification", "header"],
+            ),
+            ("allr -r 2 --fault 2:hang", &["rank 2", "accepted: 0 to 1"]),
+        ] {
+            let error = parse(args).expect_err(args);
+            let text = error.to_string();
+            assert!(
+                parts.iter().all(|part| text.contains(part)),
+                "{args}: {text}"
+            );
+            assert_eq!(error.exit_code(), 2, "{args}");
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! A checked job, as the launcher hands it to its ranks.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use proxy_kit::dtype::Dtype;
+use proxy_kit::op::Op;
+use proxy_kit::pattern::Pattern;
+use serde::{Deserialize, Serialize};
+
+use crate::size::Sizes;
+
+/// The first argument of a program that is to be a rank. The second one is the number of the rank.
+pub(crate) const RANK_VERB: &str = "rank";
+
+/// Everything that all ranks agree on.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Job {
+    /// The collective.
+    #[serde(with = "by_name")]
+    pub(crate) op: Op,
+    /// The element type.
+    #[serde(with = "by_name")]
+    pub(crate) dtype: Dtype,
+    /// Number of ranks.
+    pub(crate) ranks: u32,
+    /// The sizes to run.
+    pub(crate) sizes: Sizes,
+    /// Measured iterations of each size, at least 1.
+    pub(crate) iters: u32,
+    /// Iterations before them.
+    pub(crate) warmup: u32,
+    /// Results are checked against inputs of this kind.
+    pub(crate) check: Option<Check>,
+    /// Seed of random inputs.
+    pub(crate) seed: u64,
+    /// Streams of each collective.
+    pub(crate) streams: usize,
+    /// Basic blocks of each stream.
+    pub(crate) blocks: usize,
+    /// What the command line says about early completion; the environment otherwise.
+    pub(crate) early_completion: Option<bool>,
+    /// Sense of the start words.
+    pub(crate) polarity: Sense,
+    /// Deadline of one execution in seconds.
+    pub(crate) timeout: u64,
+    /// The collective library, by path or by name.
+    pub(crate) library: PathBuf,
+    /// A rank that misbehaves.
+    pub(crate) fault: Option<Fault>,
+    /// Rank 0 tells of each iteration.
+    pub(crate) progress: bool,
+}
+
+impl Job {
+    /// Iterations of each size, the warm-up included.
+    pub(crate) const fn all_iterations(&self) -> u32 {
+        self.warmup.saturating_add(self.iters)
+    }
+
+    /// Deadline of one execution.
+    pub(crate) const fn deadline(&self) -> Duration {
+        Duration::from_secs(self.timeout)
+    }
+
+    /// Elements of a buffer of `bytes`.
+    pub(crate) const fn count(&self, bytes: u64) -> u64 {
+        bytes / self.dtype.size() as u64
+    }
+}
+
+/// What one rank is started with, on its standard input.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Start {
+    /// The job.
+    pub(crate) job: Job,
+    /// Where the ranks meet.
+    pub(crate) root: String,
+    /// Process id of the launcher: a rank that has another parent is an orphan.
+    pub(crate) launcher: u32,
+}
+
+/// `-c/--check`: what the inputs hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub(crate) enum Check {
+    /// Random elements from the seed.
+    Random,
+    /// Ones.
+    AllOnes,
+}
+
+impl Check {
+    /// The inputs of one checked execution; `salt` tells them apart.
+    pub(crate) const fn pattern(self, seed: u64, salt: u64) -> Pattern {
+        match self {
+            Self::Random => Pattern::Random { seed, salt },
+            Self::AllOnes => Pattern::AllOnes,
+        }
+    }
+}
+
+/// `--polarity`
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+pub(crate) enum Sense {
+    /// All ones = not fired.
+    Specification,
+    /// All ones = fired.
+    Header,
+}
+
+impl Sense {
+    /// As the driver names it.
+    pub(crate) const fn of_driver(self) -> proxy_core::Polarity {
+        match self {
+            Self::Specification => proxy_core::Polarity::Specification,
+            Self::Header => proxy_core::Polarity::Header,
+        }
+    }
+
+    /// As the simulated device names it.
+    pub(crate) const fn of_device(self) -> proxy_kit::device::Polarity {
+        match self {
+            Self::Specification => proxy_kit::device::Polarity::AsSpecified,
+            Self::Header => proxy_kit::device::Polarity::Header,
+        }
+    }
+}
+
+/// `--fault RANK:KIND`: shows what is reported when something goes wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Fault {
+    /// The rank that misbehaves.
+    pub(crate) rank: u32,
+    /// What it does.
+    pub(crate) kind: FaultKind,
+}
+
+/// A misbehaviour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum FaultKind {
+    /// One byte of its output is changed before it is checked.
+    Wrong,
+    /// Its device never fires the start word of stream 0 in the last iteration.
+    Hang,
+    /// Its process ends in the last iteration.
+    Exit,
+}
+
+impl FromStr for Fault {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parsed = text.split_once(':').and_then(|(rank, kind)| {
+            let kind = match kind {
+                "wrong" => FaultKind::Wrong,
+                "hang" => FaultKind::Hang,
+                "exit" => FaultKind::Exit,
+                _ => return None,
+            };
+            Some(Self {
+                rank: rank.parse().ok()?,
+                kind,
+            })
+        });
+        parsed.ok_or_else(|| "accepted: RANK:wrong, RANK:hang or RANK:exit".to_owned())
+    }
+}
+
+/// Serialises a value as the name that it is shown and read by.
+mod by_name {
+    use super::{Deserialize, FromStr, fmt};
+
+    pub(super) fn serialize<T: fmt::Display, S: serde::Serializer>(
+        value: &T,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(value)
+    }
+
+    pub(super) fn deserialize<'de, T, D>(deserializer: D) -> Result<T, D::Error>
+    where
+        T: FromStr<Err: fmt::Display>,
+        D: serde::Deserializer<'de>,
+    {
+        String::deserialize(deserializer)?
+            .parse()
+            .map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_are_read() {
+        assert_eq!(
+            "2:hang".parse(),
+            Ok(Fault {
+                rank: 2,
+                kind: FaultKind::Hang
+            })
+        );
+        for text in ["", "2", "2:", ":hang", "x:hang", "2:slow"] {
+            assert!(text.parse::<Fault>().is_err(), "{text}");
+        }
+    }
+}

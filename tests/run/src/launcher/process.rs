@@ -1,0 +1,205 @@
+//! One rank's process as the launcher sees it: started, listened to, reaped.
+
+use std::collections::VecDeque;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
+
+use crate::job::{RANK_VERB, Start};
+use crate::sys;
+use crate::wire::{Lines, Message, SizeResult};
+
+/// Lines of standard error that are kept for the case of a failure.
+const KEPT_LINES: usize = 20;
+
+/// A pipe from the rank. Closed when the rank has ended.
+#[derive(Debug)]
+struct Pipe<R> {
+    end: Option<R>,
+    lines: Lines,
+}
+
+impl<R: Read + AsRawFd> Pipe<R> {
+    fn new(end: Option<R>) -> Self {
+        Self {
+            end,
+            lines: Lines::default(),
+        }
+    }
+
+    fn fd(&self) -> Option<RawFd> {
+        self.end.as_ref().map(R::as_raw_fd)
+    }
+
+    /// Reads what is there.
+    fn read(&mut self) -> Vec<String> {
+        let mut lines = Vec::new();
+        let mut bytes = [0; 1 << 14];
+        while let Some(end) = &mut self.end {
+            match end.read(&mut bytes) {
+                Ok(0) => {
+                    self.end = None;
+                    lines.extend(self.lines.rest());
+                }
+                Ok(count) => lines.extend(self.lines.add(&bytes[..count])),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => self.end = None,
+            }
+        }
+        lines
+    }
+}
+
+/// A rank.
+#[derive(Debug)]
+pub(super) struct RankProcess {
+    rank: u32,
+    child: Child,
+    speech: Pipe<ChildStdout>,
+    errors: Pipe<ChildStderr>,
+    /// How it ended.
+    pub(super) status: Option<ExitStatus>,
+    /// It has said that everything is through.
+    pub(super) finished: bool,
+    /// Results that the other ranks have not all come to.
+    pub(super) results: VecDeque<SizeResult>,
+    /// The last lines that it wrote to standard error.
+    pub(super) last_words: VecDeque<String>,
+}
+
+impl RankProcess {
+    /// Starts a rank in a process group of its own, so that a Ctrl-C at the terminal reaches the launcher alone.
+    pub(super) fn spawn(rank: u32, start: &Start) -> io::Result<Self> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg(RANK_VERB).arg(rank.to_string());
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command.process_group(0).spawn()?;
+        let (stdin, stdout, stderr) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let mut process = Self {
+            rank,
+            child,
+            speech: Pipe::new(stdout),
+            errors: Pipe::new(stderr),
+            status: None,
+            finished: false,
+            results: VecDeque::new(),
+            last_words: VecDeque::new(),
+        };
+        let told = process.tell(stdin, start);
+        if told.is_err() {
+            process.end();
+        }
+        told.map(|()| process)
+    }
+
+    /// Gives the rank its job. It fits into the pipe, so this does not wait; a rank that has died already is found when it
+    /// is reaped.
+    fn tell(&self, stdin: Option<std::process::ChildStdin>, start: &Start) -> io::Result<()> {
+        self.speech
+            .end
+            .as_ref()
+            .map_or(Ok(()), sys::set_nonblocking)?;
+        self.errors
+            .end
+            .as_ref()
+            .map_or(Ok(()), sys::set_nonblocking)?;
+        let text = serde_json::to_vec(start)?;
+        match stdin.map_or(Ok(()), |mut pipe| pipe.write_all(&text)) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            told => told,
+        }
+    }
+
+    /// Number of the rank.
+    pub(super) const fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    /// Its process id.
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What can become readable.
+    pub(super) fn fds(&self) -> impl Iterator<Item = RawFd> {
+        self.speech.fd().into_iter().chain(self.errors.fd())
+    }
+
+    /// What the rank has said. A line that is no message is an error with that line.
+    pub(super) fn messages(&mut self) -> Vec<Result<Message, String>> {
+        let parse = |line: String| {
+            serde_json::from_str(&line).map_err(|error| format!("said {line:?}: {error}"))
+        };
+        self.speech.read().into_iter().map(parse).collect()
+    }
+
+    /// What the rank has written to standard error; the last lines are kept.
+    pub(super) fn complaints(&mut self) -> Vec<String> {
+        let lines = self.errors.read();
+        self.last_words.extend(lines.iter().cloned());
+        let excess = self.last_words.len().saturating_sub(KEPT_LINES);
+        self.last_words.drain(..excess);
+        lines
+    }
+
+    /// Looks whether the process has ended; says so once. Its pipes may still hold something.
+    pub(super) fn reap(&mut self) -> Option<ExitStatus> {
+        if self.status.is_some() {
+            return None;
+        }
+        // An error would mean that the child is not ours any more, which nothing here brings about.
+        self.status = self.child.try_wait().ok().flatten();
+        self.status
+    }
+
+    /// Kills the process if it is there, and waits for its end.
+    pub(super) fn end(&mut self) {
+        if self.status.is_none() {
+            // It may have ended in this moment.
+            let _ = self.child.kill();
+            self.status = self.child.wait().ok();
+        }
+    }
+}
+
+impl Drop for RankProcess {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// How a process ended, in words.
+pub(super) fn ending(status: ExitStatus) -> String {
+    let core = if status.core_dumped() {
+        ", core dumped"
+    } else {
+        ""
+    };
+    match (status.signal(), status.code()) {
+        (Some(signal), _) => format!("was killed by signal {signal}{}{core}", signal_name(signal)),
+        (None, Some(code)) => format!("ended with exit code {code} before it was finished"),
+        (None, None) => format!("ended: {status}"),
+    }
+}
+
+fn signal_name(signal: i32) -> &'static str {
+    match signal {
+        libc::SIGHUP => " (SIGHUP)",
+        libc::SIGINT => " (SIGINT)",
+        libc::SIGILL => " (SIGILL)",
+        libc::SIGABRT => " (SIGABRT)",
+        libc::SIGBUS => " (SIGBUS)",
+        libc::SIGFPE => " (SIGFPE)",
+        libc::SIGKILL => " (SIGKILL)",
+        libc::SIGSEGV => " (SIGSEGV)",
+        libc::SIGPIPE => " (SIGPIPE)",
+        libc::SIGTERM => " (SIGTERM)",
+        _ => "",
+    }
+}

@@ -1,0 +1,60 @@
+//! What the user sees: the table on standard output, everything else on standard error.
+
+use std::io::{self, IsTerminal, Write};
+
+/// The two streams, and the progress line that may be on the second one.
+#[derive(Debug)]
+pub(super) struct Screen {
+    interactive: bool,
+    shown: bool,
+}
+
+impl Screen {
+    /// A progress line needs a terminal that can erase it.
+    pub(super) fn new(non_interactive: bool) -> Self {
+        let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        Self {
+            interactive: !non_interactive && !dumb && io::stderr().is_terminal(),
+            shown: false,
+        }
+    }
+
+    /// Whether progress is shown.
+    pub(super) const fn is_interactive(&self) -> bool {
+        self.interactive
+    }
+
+    /// A line of the table. The error is that of standard output.
+    pub(super) fn line(&mut self, text: &str) -> io::Result<()> {
+        self.erase();
+        writeln!(io::stdout(), "{text}")
+    }
+
+    /// A line for the user's attention.
+    pub(super) fn note(&mut self, text: &str) {
+        self.erase();
+        // Nobody is left to be told that standard error is closed.
+        let _ = writeln!(io::stderr(), "{text}");
+    }
+
+    /// The one line that says how far a size is; replaced by the next one, erased by any other line.
+    pub(super) fn progress(&mut self, text: &str) {
+        if self.interactive {
+            self.shown = true;
+            let _ = write!(io::stderr(), "\r\x1b[K{text}");
+        }
+    }
+
+    /// Takes the progress line away.
+    pub(super) fn erase(&mut self) {
+        if std::mem::take(&mut self.shown) {
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        }
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        self.erase();
+    }
+}

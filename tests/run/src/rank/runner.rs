@@ -1,0 +1,364 @@
+//! The iterations of one rank: enqueue, doorbell, wait for the driver, wait for the device.
+#![allow(unsafe_code, reason = "hands the communicator to the driver")]
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use proxy_core::{ExecId, RunState, Ticket};
+use proxy_kit::device::{Device, Execution, Fault};
+use proxy_kit::golden::golden;
+use proxy_kit::verify::verify;
+use proxy_os::nccom::ProxyComm;
+use proxy_os::{ConsumeError, Context, Group, Patience, ProxyQueue, Release, Settings};
+
+use super::connection::Connection;
+use super::plan::Loaded;
+use super::stuck::explain;
+use super::unheard;
+use crate::job::{Check, FaultKind, Job};
+use crate::sys;
+use crate::wire::{Failure, Message, SizeResult, Speaker};
+
+/// How often the device is asked, while the driver is waited for, whether it has failed.
+const LOOK: Duration = Duration::from_millis(100);
+/// What an output holds before a checked execution, so that an old result cannot pass for a new one.
+const POISON: u8 = 0xA5;
+/// Between two progress messages at least.
+const PROGRESS: Duration = Duration::from_millis(50);
+/// Checked executions of one size at most: the first, one in the middle and the last.
+const CHECKS: u64 = 3;
+
+/// A rank that is ready to run. The order of the fields is that of their ends: the worker, then what it and the library use.
+#[derive(Debug)]
+pub(super) struct Runner<'a> {
+    group: Group,
+    comm: Arc<ProxyComm>,
+    /// The size that runs. Kept here so that it outlives its context also on the way out of an error.
+    loaded: Option<Loaded>,
+    device: Device,
+    job: &'a Job,
+    connection: &'a Connection,
+    early_completion: bool,
+    executions: u64,
+    told: Instant,
+}
+
+impl<'a> Runner<'a> {
+    /// Starts worker and device.
+    pub(super) fn new(
+        job: &'a Job,
+        settings: &Settings,
+        connection: &'a Connection,
+    ) -> Result<Self, Failure> {
+        let group =
+            Group::for_device(connection.rank(), settings, job.deadline()).map_err(Failure::own)?;
+        let topology = job.op.topology();
+        let connectors = (0..job.streams).map(|stream| connection.connectors(topology, stream));
+        let connectors = connectors.collect::<Result<Vec<_>, _>>()?;
+        let device = Device::new(connection.rank(), topology, &connectors).map_err(Failure::own)?;
+        // SAFETY: `release` ends the queue before the communicator is freed in `Connection::leave`, and after a failure the
+        // process ends without freeing it. Only this queue's worker makes proxy calls. The addresses in the FIFO
+        // arrays are those of `device` and `loaded`, which end after `group`.
+        let comm = unsafe {
+            ProxyComm::new(
+                Arc::clone(connection.library()),
+                connection.comm(),
+                connection.ranks(),
+            )
+        };
+        Ok(Self {
+            group,
+            comm,
+            loaded: None,
+            device,
+            job,
+            connection,
+            early_completion: *settings.early_completion(),
+            executions: 0,
+            told: Instant::now(),
+        })
+    }
+
+    /// Runs all iterations of one size, the `index`th.
+    pub(super) fn size(
+        &mut self,
+        index: u64,
+        bytes: u64,
+        speaker: &mut Speaker,
+    ) -> Result<SizeResult, Failure> {
+        let rank = self.connection.rank();
+        let loaded = Loaded::new(self.job, rank, bytes, &self.device)?;
+        self.loaded = Some(loaded.clone());
+        let builder = loaded.context(
+            self.job,
+            rank,
+            Arc::clone(&self.comm),
+            self.early_completion,
+        );
+        let context = self.group.queue().context(builder).map_err(Failure::own)?;
+        let mut size = Size {
+            runner: self,
+            context,
+            loaded,
+            result: empty(bytes),
+            index,
+            checks: 0,
+        };
+        size.run(speaker)?;
+        let Size {
+            context, result, ..
+        } = size;
+        context.retire().map_err(|(_, error)| Failure::own(error))?;
+        self.loaded = None;
+        Ok(result)
+    }
+
+    /// Ends the worker. Every task is done by then.
+    pub(super) fn release(&mut self) -> Result<(), Failure> {
+        self.group
+            .release(Release::Drain, self.job.deadline())
+            .map(drop)
+            .map_err(Failure::own)
+    }
+
+    /// The fault of this rank, if it is the one that is to misbehave.
+    fn fault(&self) -> Option<FaultKind> {
+        self.job
+            .fault
+            .filter(|fault| fault.rank == self.connection.rank())
+            .map(|fault| fault.kind)
+    }
+
+    fn tell_progress(&mut self, iteration: u32, speaker: &mut Speaker) -> Result<(), Failure> {
+        let due = iteration == 0 || self.told.elapsed() >= PROGRESS;
+        if !(self.job.progress && self.connection.rank() == 0 && due) {
+            return Ok(());
+        }
+        self.told = Instant::now();
+        speaker
+            .say(&Message::Iteration(iteration + 1))
+            .map_err(unheard)
+    }
+}
+
+fn empty(bytes: u64) -> SizeResult {
+    SizeResult {
+        bytes,
+        nanos: Vec::new(),
+        wrong: None,
+        digest: None,
+    }
+}
+
+/// The iterations of one size.
+struct Size<'a, 'b> {
+    runner: &'a mut Runner<'b>,
+    context: Context,
+    loaded: Loaded,
+    result: SizeResult,
+    index: u64,
+    /// Checked executions so far.
+    checks: u64,
+}
+
+impl Size<'_, '_> {
+    fn run(&mut self, speaker: &mut Speaker) -> Result<(), Failure> {
+        let (warmup, all) = (self.runner.job.warmup, self.runner.job.all_iterations());
+        let checked = [0, warmup + self.runner.job.iters / 2, all - 1];
+        let mut together = false;
+        for iteration in 0..all {
+            let check = self
+                .runner
+                .job
+                .check
+                .filter(|_| checked.contains(&iteration));
+            if let Some(check) = check {
+                self.prepare(check)?;
+                together = false;
+            }
+            if !together {
+                self.runner.connection.barrier()?;
+                together = true;
+            }
+            self.runner.tell_progress(iteration, speaker)?;
+            let time = self.execute(iteration)?;
+            if iteration >= warmup {
+                self.result
+                    .nanos
+                    .push(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+            }
+            if let Some(check) = check {
+                self.verify(check, iteration)?;
+                together = false;
+            }
+        }
+        Ok(())
+    }
+
+    /// One execution, from the enqueue to the end of the device's program.
+    fn execute(&mut self, iteration: u32) -> Result<Duration, Failure> {
+        let last = iteration + 1 == self.runner.job.all_iterations();
+        match self.runner.fault() {
+            Some(FaultKind::Hang) if last => {
+                self.runner.device.inject(Fault::NeverFires { stream: 0 })
+            }
+            Some(FaultKind::Exit) if last => sys::exit_now(3),
+            _ => {}
+        }
+        self.runner.executions += 1;
+        let id = self.runner.executions;
+        let name = || {
+            format!(
+                "{} bytes, iteration {} of {}",
+                self.result.bytes,
+                iteration + 1,
+                self.runner.job.all_iterations()
+            )
+        };
+        let began = Instant::now();
+        let tickets = self
+            .context
+            .enqueue(ExecId(id))
+            .map_err(|error| Failure::own(format!("{}: enqueue: {error}", name())))?;
+        let running = self
+            .runner
+            .device
+            .launch(id, &self.loaded.program, &self.loaded.start)
+            .map_err(Failure::own)?;
+        let wait = Wait {
+            queue: self.context.queue(),
+            running: &running,
+            deadline: began + self.runner.job.deadline(),
+        };
+        let named = |failure: Failure| Failure {
+            text: format!("{}: {}", name(), failure.text),
+            ..failure
+        };
+        wait.for_driver(tickets.network)
+            .and_then(|()| wait.for_device())
+            .map_err(named)?;
+        Ok(began.elapsed())
+    }
+
+    /// Fills the input of a checked execution and spoils the output.
+    fn prepare(&mut self, check: Check) -> Result<(), Failure> {
+        let (job, rank) = (self.runner.job, self.runner.connection.rank());
+        self.checks += 1;
+        let pattern = check.pattern(job.seed, self.salt());
+        let program = &self.loaded.program;
+        let mut input = vec![0; program.plan().input_len()];
+        pattern.fill(job.dtype, rank, 0, &mut input);
+        program.write_input(&input).map_err(Failure::own)?;
+        program.fill_output(POISON).map_err(Failure::own)
+    }
+
+    /// Tells the inputs of all checked executions apart.
+    const fn salt(&self) -> u64 {
+        self.index * CHECKS + self.checks
+    }
+
+    /// Compares the output with the expected one; the first difference of a size is kept.
+    fn verify(&mut self, check: Check, iteration: u32) -> Result<(), Failure> {
+        let (job, rank) = (self.runner.job, self.runner.connection.rank());
+        let pattern = check.pattern(job.seed, self.salt());
+        let mut got = self.loaded.program.read_output().map_err(Failure::own)?;
+        if let (Some(FaultKind::Wrong), Some(byte)) = (self.runner.fault(), got.last_mut()) {
+            *byte ^= 1;
+        }
+        self.result.digest = Some(digest(&got));
+        let want = golden(
+            job.op,
+            job.dtype,
+            pattern,
+            job.ranks,
+            rank,
+            self.loaded.program.plan().spec().count,
+        );
+        if let Err(mismatch) = verify(job.dtype, job.op.summands(job.ranks), &got, &want) {
+            let wrong = || format!("iteration {}: {mismatch}", iteration + 1);
+            self.result.wrong.get_or_insert_with(wrong);
+        }
+        Ok(())
+    }
+}
+
+/// FNV-1a with 64 bits, by bytes: the public constants.
+fn digest(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xCBF2_9CE4_8422_2325, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3)
+    })
+}
+
+/// The two waits of one execution, which share a deadline.
+struct Wait<'a> {
+    queue: &'a ProxyQueue,
+    running: &'a Execution,
+    deadline: Instant,
+}
+
+impl Wait<'_> {
+    /// Consumes the status of the network task. A device that fails meanwhile ends the wait: the task would wait for it for ever.
+    fn for_driver(&self, ticket: Ticket) -> Result<(), Failure> {
+        let began = Instant::now();
+        loop {
+            let left = self.deadline.saturating_duration_since(Instant::now());
+            match self.queue.consume(ticket, Patience::until(left.min(LOOK))) {
+                Ok(status) if status.is_success() => return Ok(()),
+                Ok(status) => {
+                    return Err(Failure::by_peer(format!(
+                        "the network task ended with an error: {status}"
+                    )));
+                }
+                Err(ConsumeError::Timeout { state, .. }) => {
+                    if let Some(failed) = self.device_failure() {
+                        return Err(Failure::own(failed));
+                    }
+                    if Instant::now() >= self.deadline {
+                        let text = format!(
+                            "the network task is still {state} after {:.1?}",
+                            began.elapsed()
+                        );
+                        return Err(self.late(&text, state != RunState::WaitingDeviceTrigger));
+                    }
+                }
+                Err(error @ ConsumeError::Poll(_)) => return Err(Failure::own(error)),
+            }
+        }
+    }
+
+    fn for_device(&self) -> Result<(), Failure> {
+        self.running.wait(self.deadline).map_err(|error| {
+            let text = format!("the driver is done, the device is not: {error}");
+            Failure::own(text + &explain(self.queue, None))
+        })
+    }
+
+    fn device_failure(&self) -> Option<String> {
+        let failed = self
+            .running
+            .is_done()
+            .then(|| self.running.wait(Instant::now()).err())
+            .flatten();
+        failed.map(|error| format!("the device failed: {error}"))
+    }
+
+    fn late(&self, text: &str, by_peer: bool) -> Failure {
+        let device = match self.running.wait(Instant::now()) {
+            Ok(()) => "the program is through".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        let text = text.to_owned() + &explain(self.queue, Some(device));
+        Failure { text, by_peer }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_digest_is_fnv1a() {
+        assert_eq!(digest(b""), 0xCBF2_9CE4_8422_2325);
+        assert_eq!(digest(b"a"), 0xAF63_DC4C_8601_EC8C);
+    }
+}

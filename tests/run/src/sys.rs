@@ -1,0 +1,186 @@
+//! System calls that the standard library has no safe form of: signals as a descriptor, poll, a reserved port, and what
+//! ties a rank to its launcher.
+#![allow(unsafe_code, reason = "system calls through the C library")]
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::time::Duration;
+
+use libc::{c_int, c_void, pollfd, socklen_t};
+
+fn check(answer: c_int) -> io::Result<c_int> {
+    if answer < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(answer)
+    }
+}
+
+/// Signals that arrive as data. While it exists they have no other effect on this thread and those that it starts later.
+#[derive(Debug)]
+pub(crate) struct Signals(File);
+
+impl Signals {
+    /// Takes over `signals`. Call it before the first thread is started. The signals stay blocked for good; programs started
+    /// through the standard library begin with none blocked.
+    pub(crate) fn take(signals: &[c_int]) -> io::Result<Self> {
+        // SAFETY: a signal set is plain bits; `sigemptyset` gives it its value.
+        let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
+        // SAFETY: the set is a valid local.
+        check(unsafe { libc::sigemptyset(&raw mut set) })?;
+        for &signal in signals {
+            // SAFETY: the set is a valid local.
+            check(unsafe { libc::sigaddset(&raw mut set, signal) })?;
+        }
+        // SAFETY: the set is a valid local, the old one is not wanted.
+        match unsafe {
+            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut())
+        } {
+            0 => {}
+            errno => return Err(io::Error::from_raw_os_error(errno)),
+        }
+        // SAFETY: the set is a valid local.
+        let fd = check(unsafe {
+            libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK)
+        })?;
+        // SAFETY: a fresh descriptor that nobody else owns.
+        Ok(Self(unsafe { File::from_raw_fd(fd) }))
+    }
+
+    /// For [`poll`].
+    pub(crate) fn fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+
+    /// The next signal that has arrived.
+    pub(crate) fn next(&mut self) -> Option<c_int> {
+        let mut record = [0_u8; size_of::<libc::signalfd_siginfo>()];
+        // Nothing there, or an interruption: the caller polls again.
+        self.0.read_exact(&mut record).ok()?;
+        let (number, _) = record.split_first_chunk()?;
+        c_int::try_from(u32::from_ne_bytes(*number)).ok()
+    }
+}
+
+/// Waits until one of `fds` is ready or `timeout` passes; `None` waits for ever. An interruption counts as nothing ready.
+pub(crate) fn poll(fds: &mut [pollfd], timeout: Option<Duration>) -> io::Result<()> {
+    // Rounded up, so that the rest of a deadline does not become a busy loop.
+    let millis = timeout.map_or(-1, |time| {
+        c_int::try_from(time.as_micros().div_ceil(1000)).unwrap_or(c_int::MAX)
+    });
+    let count = libc::nfds_t::try_from(fds.len()).unwrap_or(0);
+    // SAFETY: a valid array of `count` records that this call alone uses.
+    match check(unsafe { libc::poll(fds.as_mut_ptr(), count, millis) }) {
+        Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// A record for [`poll`]: something to read, or the other end closed.
+pub(crate) const fn readable(fd: RawFd) -> pollfd {
+    pollfd {
+        fd,
+        events: libc::POLLIN,
+        revents: 0,
+    }
+}
+
+/// Makes reads of a descriptor return at once.
+pub(crate) fn set_nonblocking(fd: &impl AsFd) -> io::Result<()> {
+    let fd = fd.as_fd().as_raw_fd();
+    // SAFETY: an open descriptor; no memory is passed.
+    let flags = check(unsafe { libc::fcntl(fd, libc::F_GETFL) })?;
+    // SAFETY: as above.
+    check(unsafe { libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK) })?;
+    Ok(())
+}
+
+/// A free port of the loopback address, kept from everybody who lets the system choose a port.
+///
+/// It is bound but does not listen, with `SO_REUSEADDR`: whoever names this very port with the same option can listen there.
+#[derive(Debug)]
+pub(crate) struct ReservedPort {
+    _socket: OwnedFd,
+    /// The address.
+    pub(crate) address: SocketAddrV4,
+}
+
+impl ReservedPort {
+    /// Reserves one.
+    pub(crate) fn new() -> io::Result<Self> {
+        // SAFETY: no memory is passed.
+        let fd = check(unsafe {
+            libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0)
+        })?;
+        // SAFETY: a fresh descriptor that nobody else owns.
+        let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+        let on: c_int = 1;
+        let size = size_of::<c_int>() as socklen_t;
+        let value = (&raw const on).cast::<c_void>();
+        // SAFETY: the option is an integer of that size.
+        check(unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, value, size) })?;
+        let mut raw = libc::sockaddr_in {
+            sin_family: libc::AF_INET as libc::sa_family_t,
+            sin_port: 0,
+            sin_addr: libc::in_addr {
+                s_addr: u32::from(Ipv4Addr::LOCALHOST).to_be(),
+            },
+            sin_zero: [0; 8],
+        };
+        let mut length = size_of::<libc::sockaddr_in>() as socklen_t;
+        // SAFETY: the address is valid for its length.
+        check(unsafe { libc::bind(fd, (&raw const raw).cast(), length) })?;
+        // SAFETY: the address and its length are valid for writing.
+        check(unsafe { libc::getsockname(fd, (&raw mut raw).cast(), &raw mut length) })?;
+        let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, u16::from_be(raw.sin_port));
+        Ok(Self {
+            _socket: socket,
+            address,
+        })
+    }
+}
+
+/// Has the kernel kill this process when its parent ends. `launcher` is the parent's process id: false = it has ended before.
+pub(crate) fn die_with_parent(launcher: u32) -> io::Result<bool> {
+    // SAFETY: this option takes a signal number; no memory is passed.
+    check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) })?;
+    Ok(std::os::unix::process::parent_id() == launcher)
+}
+
+/// Takes standard output away from everybody else in the process: what a library prints there goes to standard error, and
+/// the returned descriptor alone leads to where standard output led.
+pub(crate) fn take_stdout() -> io::Result<File> {
+    // SAFETY: no memory is passed.
+    let fd = check(unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_DUPFD_CLOEXEC, 3) })?;
+    // SAFETY: a fresh descriptor that nobody else owns.
+    let pipe = unsafe { File::from_raw_fd(fd) };
+    // SAFETY: both are open or the call fails; no memory is passed.
+    check(unsafe { libc::dup2(libc::STDERR_FILENO, libc::STDOUT_FILENO) })?;
+    Ok(pipe)
+}
+
+/// Ends the process at once: no exit hooks, which a library that is stuck could hold up.
+pub(crate) fn exit_now(code: u8) -> ! {
+    // SAFETY: does not return; nothing of this process is used afterwards.
+    unsafe { libc::_exit(c_int::from(code)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn a_reserved_port_can_be_listened_at() {
+        let port = ReservedPort::new().unwrap();
+        assert_ne!(port.address.port(), 0);
+        let listener = TcpListener::bind(port.address).unwrap();
+        assert_eq!(
+            TcpListener::bind(port.address).unwrap_err().kind(),
+            io::ErrorKind::AddrInUse
+        );
+        drop(listener);
+    }
+}
