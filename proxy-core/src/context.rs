@@ -203,6 +203,18 @@ impl fmt::Display for ContextError {
 impl core::error::Error for ContextError {}
 
 /// Place in the table: phase in the low two bits of `word`, generation above.
+///
+/// ```text
+///        1 register             2 register           3 retire
+///   FREE ----------> CLAIMED -------------> LIVE -------------> RETIRING
+///     ^                                       ^  4 still in use  |   |
+///     |                                       +------------------+   |
+///     +--------------------------------------------------------------+
+///                           5 nothing unfinished
+/// ```
+///
+/// An append counts itself first and then confirms, by a read-modify-write of the word, that the context is still LIVE; a retire
+/// leaves LIVE first and then reads the count. So at least one of them sees the other and gives way.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct ContextSlot {
@@ -219,6 +231,7 @@ pub(crate) struct ContextSlot {
 const FREE: u32 = 0;
 const CLAIMED: u32 = 1;
 const LIVE: u32 = 2;
+const RETIRING: u32 = 3;
 const PHASE: u32 = 3;
 const GENERATION: u32 = 4;
 
@@ -245,10 +258,21 @@ impl ContextSlot {
         }
     }
 
-    /// Counts an append and returns its sequence number.
-    pub(crate) fn count_enqueue(&self, tasks: usize) -> usize {
-        // Relaxed: a counter; it orders nothing by itself.
-        self.enqueued.fetch_add(tasks, Ordering::Relaxed)
+    /// Counts an append and returns its sequence number, or `None`, and counts nothing, if `id` is not live any more. What
+    /// is counted must be finished with [`count_finish`](Self::count_finish); until then the context stays.
+    pub(crate) fn count_enqueue(&self, id: ContextId, tasks: usize) -> Option<usize> {
+        // Relaxed: published by the confirmation below.
+        let sequence = self.enqueued.fetch_add(tasks, Ordering::Relaxed);
+        // Pairs with the acquire of the swap in `retire`: the two hit one word, so either the retire came first and is seen
+        // here, or it sees the count. Changes nothing.
+        let word = self
+            .word
+            .fetch_or(0, edge(Edge::ContextConfirm, Ordering::AcqRel));
+        if word == live_word(id) {
+            return Some(sequence);
+        }
+        self.count_finish(tasks);
+        None
     }
 
     /// Counts a finished (or never pushed) append.
@@ -256,6 +280,21 @@ impl ContextSlot {
         // Release pairs with the acquire in `retire`: a retired context's last task no longer touches anything of it.
         self.finished
             .fetch_add(tasks, edge(Edge::ContextFinish, Ordering::Release));
+    }
+
+    /// Whether nothing that was counted is unfinished.
+    fn check_finished(&self) -> Result<(), ContextError> {
+        // Acquire pairs with the release in `count_finish`.
+        let finished = self
+            .finished
+            .load(edge(Edge::ContextFinish, Ordering::Acquire));
+        // Relaxed: read after the other, so the difference is never too small for what is visible.
+        match (self.enqueued.load(Ordering::Relaxed)).wrapping_sub(finished) {
+            0 => Ok(()),
+            unfinished => Err(ContextError::Busy {
+                unfinished: u32::try_from(unfinished).unwrap_or(u32::MAX),
+            }),
+        }
     }
 
     /// The gate of a task of this context.
@@ -266,6 +305,7 @@ impl ContextSlot {
         };
         Gate {
             arms,
+            pass: 0,
             context,
             kind,
             streams,
@@ -276,12 +316,22 @@ impl ContextSlot {
 
     /// The entry, if `id` is live.
     pub(crate) fn entry(&self, id: ContextId) -> Option<Entry> {
+        self.entry_in(|word| word == live_word(id))
+    }
+
+    /// The entry for a task of `id` that is counted, and so keeps the context even while a retire is looking.
+    pub(crate) fn entry_of_task(&self, id: ContextId) -> Option<Entry> {
+        self.entry_in(|word| word == live_word(id) || word == retiring_word(id))
+    }
+
+    fn entry_in(&self, accepts: impl Fn(u32) -> bool) -> Option<Entry> {
         // Acquire pairs with the release in `register`.
         let word = self.word.load(edge(Edge::ContextRead, Ordering::Acquire));
-        if word != live_word(id) {
+        if !accepts(word) {
             return None;
         }
-        // Relaxed: written before the word that was acquired; a retire in between is caught by the worker's own look-up.
+        // Relaxed: written before the word that was acquired. If a retire and a register come in between, this may be
+        // the next context's: an append finds that out when it confirms, see `count_enqueue`.
         let spec = Spec::unpack(
             self.flags.load(Ordering::Relaxed),
             self.rank.load(Ordering::Relaxed),
@@ -294,6 +344,10 @@ impl ContextSlot {
 
 const fn live_word(id: ContextId) -> u32 {
     id.generation.wrapping_mul(GENERATION) | LIVE
+}
+
+const fn retiring_word(id: ContextId) -> u32 {
+    id.generation.wrapping_mul(GENERATION) | RETIRING
 }
 
 /// All contexts of one queue.
@@ -343,9 +397,10 @@ impl<const N: usize> Contexts<N> {
                 index: narrow(place),
                 generation: claimed / GENERATION,
             };
-            // Release pairs with the acquire in `entry`.
+            // Release pairs with the acquire in `entry`. A swap, not a store, because a late append may confirm on this word
+            // by a read-modify-write of its own; acquire places this one behind it.
             slot.word
-                .store(live_word(id), edge(Edge::ContextPublish, Ordering::Release));
+                .swap(live_word(id), edge(Edge::ContextPublish, Ordering::AcqRel));
             return Ok(id);
         }
         Err(ContextError::TableFull {
@@ -353,35 +408,28 @@ impl<const N: usize> Contexts<N> {
         })
     }
 
-    /// Frees a place whose tasks are all finished.
-    ///
-    /// An enqueue that races with it may still push a task; the worker finds its context gone and ends it with
-    /// [`Status::STALE_CONTEXT`](crate::Status::STALE_CONTEXT).
+    /// Frees a place whose tasks are all finished. An append that comes while it looks is refused as unknown.
     pub(crate) fn retire(&self, id: ContextId) -> Result<(), ContextError> {
         let slot = self.get(id).ok_or(ContextError::Unknown)?;
         slot.entry(id).ok_or(ContextError::Unknown)?;
-        // Acquire pairs with the release in `count_finish`.
-        let finished = slot
-            .finished
-            .load(edge(Edge::ContextFinish, Ordering::Acquire));
-        // Relaxed: an append that is not counted yet ends as stale.
-        let unfinished = slot.enqueued.load(Ordering::Relaxed).wrapping_sub(finished);
-        if unfinished != 0 {
-            return Err(ContextError::Busy {
-                unfinished: u32::try_from(unfinished).unwrap_or(u32::MAX),
-            });
-        }
-        let free = live_word(id) & !PHASE;
-        // Release pairs with the acquire in `register`; relaxed on failure: somebody else retired it.
-        (slot.word)
-            .compare_exchange(
-                live_word(id),
-                free,
-                edge(Edge::ContextPublish, Ordering::Release),
-                Ordering::Relaxed,
-            )
-            .map(|_| ())
-            .map_err(|_| ContextError::Unknown)
+        // Looked at first without leaving LIVE, so that a retire that must fail disturbs no append.
+        slot.check_finished()?;
+        let (live, retiring) = (live_word(id), retiring_word(id));
+        // Acquire pairs with the confirmation in `count_enqueue`; relaxed on failure: somebody else retires it.
+        let acquire = edge(Edge::ContextConfirm, Ordering::Acquire);
+        slot.word
+            .compare_exchange(live, retiring, acquire, Ordering::Relaxed)
+            .map_err(|_| ContextError::Unknown)?;
+        let finished = slot.check_finished();
+        let next = if finished.is_ok() {
+            live & !PHASE
+        } else {
+            live
+        };
+        // Release pairs with the acquire in `register` or, if the context stays, in `entry`. A swap, as in `register`.
+        slot.word
+            .swap(next, edge(Edge::ContextPublish, Ordering::AcqRel));
+        finished
     }
 }
 
@@ -469,7 +517,7 @@ mod tests {
             table.register(&spec, 0),
             Err(ContextError::TableFull { capacity: 1 })
         );
-        table.get(first).unwrap().count_enqueue(2);
+        assert_eq!(table.get(first).unwrap().count_enqueue(first, 2), Some(0));
         assert_eq!(
             table.retire(first),
             Err(ContextError::Busy { unfinished: 2 })

@@ -10,10 +10,11 @@ use crate::board::Phase;
 use crate::context::ContextSlot;
 use crate::id::Rank;
 use crate::limits::{index, narrow};
-use crate::port::{Change, Observer, Ports};
+use crate::port::{Observer, Ports};
 use crate::queue::Queue;
 use crate::status::{RunState, Status};
 use crate::task::{Active, Step, Task};
+use crate::trigger::Gate;
 
 /// What the worker should do after a tick.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -58,6 +59,8 @@ pub struct Driver<const RANKS: usize, const TASKS: usize> {
     lists: [Vec<Active, TASKS>; RANKS],
     /// The ranks with active tasks, in order of rank.
     occupied: Vec<Occupied, RANKS>,
+    /// Number of this tick, from 1; see the [trigger module](crate::trigger). After a wrap a gate may open one tick late.
+    pass: u32,
 }
 
 impl<const RANKS: usize, const TASKS: usize> Driver<RANKS, TASKS> {
@@ -67,6 +70,7 @@ impl<const RANKS: usize, const TASKS: usize> Driver<RANKS, TASKS> {
         Self {
             lists: [const { Vec::new() }; RANKS],
             occupied: Vec::new(),
+            pass: 0,
         }
     }
 
@@ -87,6 +91,8 @@ impl<const RANKS: usize, const TASKS: usize> Driver<RANKS, TASKS> {
         ports: &mut P,
     ) -> Tick {
         let drained = self.drain(queue, ports);
+        self.pass = self.pass.wrapping_add(1);
+        let pass = self.pass;
         let mut tick = Tick {
             drained,
             stepped: 0,
@@ -96,11 +102,7 @@ impl<const RANKS: usize, const TASKS: usize> Driver<RANKS, TASKS> {
         };
         self.for_each(queue, |context, active| {
             let from = active.state();
-            let gate = context.gate(
-                active.task.key.context,
-                active.task.live.kind(),
-                &active.task.spec,
-            );
+            let gate = gate(context, active).in_pass(pass);
             let step = active.step(&gate, ports);
             tick.stepped = tick.stepped.wrapping_add(1);
             tick.moved = tick.moved.wrapping_add(u32::from(step.moved));
@@ -132,12 +134,7 @@ impl<const RANKS: usize, const TASKS: usize> Driver<RANKS, TASKS> {
         let mut ended = 0_u32;
         self.for_each(queue, |context, active| {
             let from = active.state();
-            let gate = context.gate(
-                active.task.key.context,
-                active.task.live.kind(),
-                &active.task.spec,
-            );
-            let step = active.abort(&gate, status, ports);
+            let step = active.abort(&gate(context, active), status, ports);
             settle(queue, context, active, from, step, ports);
             ended = ended.wrapping_add(1);
             false
@@ -175,7 +172,9 @@ impl<const RANKS: usize, const TASKS: usize> Driver<RANKS, TASKS> {
         queue: &Queue<RANKS, TASKS, CONTEXTS>,
         mut keep: impl FnMut(&ContextSlot, &mut Active) -> bool,
     ) {
-        let Self { lists, occupied } = self;
+        let Self {
+            lists, occupied, ..
+        } = self;
         occupied.retain(|entry| {
             let Some(list) = lists.get_mut(index(entry.bucket)) else {
                 return false;
@@ -210,7 +209,7 @@ impl<const RANKS: usize, const TASKS: usize> Driver<RANKS, TASKS> {
         drained
     }
 
-    /// Puts one drained slot on its rank's list, or ends it at once if its context is gone.
+    /// Puts one drained slot on its rank's list.
     fn take_in<O: Observer, const CONTEXTS: usize>(
         &mut self,
         queue: &Queue<RANKS, TASKS, CONTEXTS>,
@@ -223,18 +222,12 @@ impl<const RANKS: usize, const TASKS: usize> Driver<RANKS, TASKS> {
         let live = slot.word();
         debug_assert!(live.phase() == Phase::Live(RunState::Init));
         let key = slot.key_unchecked();
-        let Ok((_, entry)) = queue.context(key.context) else {
-            let kind = live.kind();
-            observer.changed(&Change {
-                rank: Rank(0),
-                context: key.context,
-                kind,
-                exec: key.exec,
-                slot: number,
-                from: RunState::Init,
-                to: RunState::Done,
-                status: Status::STALE_CONTEXT,
-            });
+        let entry = queue
+            .context_slot(key.context)
+            .and_then(|context| context.entry_of_task(key.context));
+        // Cannot fail: a task that is not finished keeps its context.
+        let Some(entry) = entry else {
+            debug_assert!(false, "the context of a queued task is gone");
             slot.report(live, RunState::Done, Status::STALE_CONTEXT);
             return;
         };
@@ -268,6 +261,12 @@ impl<const RANKS: usize, const TASKS: usize> Default for Driver<RANKS, TASKS> {
     fn default() -> Self {
         Self::new()
     }
+}
+
+/// The gate of an active task.
+fn gate<'a>(context: &'a ContextSlot, active: &Active) -> Gate<'a> {
+    let task = &active.task;
+    context.gate(task.key.context, task.live.kind(), &task.spec)
 }
 
 /// Turns the taken stack round, so that it starts with the oldest; the slots are the worker's.

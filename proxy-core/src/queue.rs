@@ -89,7 +89,9 @@ impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS,
         self.contexts.register(spec, bucket)
     }
 
-    /// Forgets a context, once none of its tasks is unfinished. Its consumed or unconsumed statuses stay valid.
+    /// Forgets a context, once none of its tasks is unfinished. Its consumed or unconsumed statuses stay valid. An append
+    /// that runs beside it keeps the context and makes this say busy, or is refused with [`EnqueueError::UnknownContext`];
+    /// if the two meet in the middle, both are refused and the context stays.
     pub fn retire(&self, context: ContextId) -> Result<(), ContextError> {
         self.contexts.retire(context)
     }
@@ -145,8 +147,12 @@ impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS,
         words: &W,
     ) -> Result<(), EnqueueError> {
         let (slot, entry) = self.context(context)?;
-        let gate = slot.gate(context, kind, &entry.spec);
-        gate.arm(words).map_err(EnqueueError::FiredBeforeArm)
+        // Counted like an append, so that the context is not retired, and its place given away, in the middle of it.
+        slot.count_enqueue(context, 1)
+            .ok_or(EnqueueError::UnknownContext)?;
+        let armed = slot.gate(context, kind, &entry.spec).arm(words);
+        slot.count_finish(1);
+        armed.map_err(EnqueueError::FiredBeforeArm)
     }
 
     /// State of a task; consumes the status if it is done. Wait-free: one load, and one compare-and-swap when done.
@@ -281,7 +287,7 @@ impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS,
         self.contexts.get(id)
     }
 
-    pub(crate) fn context(&self, id: ContextId) -> Result<(&ContextSlot, Entry), EnqueueError> {
+    fn context(&self, id: ContextId) -> Result<(&ContextSlot, Entry), EnqueueError> {
         let slot = self.contexts.get(id).ok_or(EnqueueError::UnknownContext)?;
         let entry = slot.entry(id).ok_or(EnqueueError::UnknownContext)?;
         Ok((slot, entry))

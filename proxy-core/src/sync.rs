@@ -68,6 +68,8 @@ pub enum Edge {
     ContextPublish,
     /// The reading side of [`Edge::ContextPublish`].
     ContextRead,
+    /// An append is counted and confirms its context; a retire reads the count.
+    ContextConfirm,
     /// The worker reports a context's task as finished; `retire` reads it.
     ContextFinish,
     /// An armed execution is counted; the worker's gate reads the count.

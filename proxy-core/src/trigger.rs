@@ -8,6 +8,9 @@
 //!   on the value that opened the gate (requirement H14).
 //! - The load is an acquire, in the port that reads the word (requirement H16): a volatile load orders nothing.
 //!
+//! Executions of one context and kind share their words, so a fire belongs to the oldest of them that waits: once one has found
+//! its gate closed, the gate stays closed for those behind it until the worker's next pass.
+//!
 //! ```text
 //!   count of armed executions      words of the streams (specification sense)
 //!
@@ -21,7 +24,7 @@ use crate::id::{ContextId, Stream};
 use crate::limits::STREAMS;
 use crate::port::DeviceWords;
 use crate::status::TaskKind;
-use crate::sync::{AtomicU32, Edge, Ordering, edge, shared_fn};
+use crate::sync::{AtomicU32, AtomicUsize, Edge, Ordering, edge, shared_fn};
 
 /// All ones: *not fired* in the specification's sense, *fired* in the header's.
 pub const SENTINEL: u32 = 0xFFFF_FFFF;
@@ -96,21 +99,69 @@ impl fmt::Display for FiredBeforeArm {
 
 impl core::error::Error for FiredBeforeArm {}
 
-/// The count of armed executions of one context and kind.
+/// The armed executions of one context and kind.
+///
+/// The count stands in the low half of its word, a version that every arm raises in the high half. Arm and consume decide by
+/// the same word, so an arm that took the words to be another execution's finds out if that one consumes them meanwhile.
 #[derive(Debug)]
-pub(crate) struct Arms(AtomicU32);
+pub(crate) struct Arms {
+    count: AtomicUsize,
+    /// The worker's last pass in which a task found its gate closed.
+    closed_in: AtomicU32,
+}
+
+const COUNT_BITS: u32 = usize::BITS / 2;
+const COUNT: usize = (1 << COUNT_BITS) - 1;
+const ONE_ARM: usize = (1 << COUNT_BITS) + 1;
 
 impl Arms {
     shared_fn! {
         pub(crate) fn new() -> Self {
-            Self(AtomicU32::new(0))
+            Self { count: AtomicUsize::new(0), closed_in: AtomicU32::new(0) }
         }
     }
 
     /// Back to nothing armed, when the context's place is given to another.
     pub(crate) fn reset(&self) {
-        // Relaxed: published with the context itself.
-        self.0.store(0, Ordering::Relaxed);
+        // Relaxed, both: published with the context itself.
+        self.count.store(0, Ordering::Relaxed);
+        self.closed_in.store(0, Ordering::Relaxed);
+    }
+
+    /// The count and its version. Acquire pairs with the release in `add` (the words are as the arm left them) and, for
+    /// a count of 0, with that in `take` (the words are consumed).
+    fn load(&self) -> usize {
+        self.count.load(edge(Edge::Arm, Ordering::Acquire))
+    }
+
+    /// One more, unless anything was armed or consumed since `seen` was loaded.
+    fn add(&self, seen: usize) -> bool {
+        // Release pairs with the acquire in `load`: a gate that sees the count sees the words. Relaxed on failure: a
+        // new load follows.
+        let release = edge(Edge::Arm, Ordering::Release);
+        (self.count)
+            .compare_exchange(seen, seen.wrapping_add(ONE_ARM), release, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    /// One less; returns how many are left, or `None` if there was none.
+    fn take(&self) -> Option<usize> {
+        // Relaxed: a guess; the compare-and-swap decides.
+        let mut seen = self.count.load(Ordering::Relaxed);
+        loop {
+            let left = (seen & COUNT).checked_sub(1)?;
+            // Release pairs with the acquire in `load`: whoever sees 0 finds the words consumed. Relaxed on failure: as above.
+            let release = edge(Edge::Arm, Ordering::Release);
+            match self.count.compare_exchange_weak(
+                seen,
+                seen.wrapping_sub(1),
+                release,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return Some(left),
+                Err(now) => seen = now,
+            }
+        }
     }
 }
 
@@ -122,6 +173,8 @@ pub(crate) struct Seen([u32; STREAMS]);
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Gate<'a> {
     pub(crate) arms: &'a Arms,
+    /// The worker's pass over its tasks, for a gate that is polled.
+    pub(crate) pass: u32,
     pub(crate) context: ContextId,
     pub(crate) kind: TaskKind,
     pub(crate) streams: u8,
@@ -134,55 +187,76 @@ impl Gate<'_> {
         (0..self.streams).map(Stream)
     }
 
+    /// The same gate in one of the worker's passes.
+    pub(crate) const fn in_pass(self, pass: u32) -> Self {
+        Self { pass, ..self }
+    }
+
     /// Counts one more armed execution and, if it is the only one, writes the armed value to words that are consumed.
     ///
-    /// With an execution armed already, the words belong to it: consuming re-arms them for the next.
+    /// With an execution armed already, the words belong to it: consuming re-arms them for the next. Lock-free: retried
+    /// only when another arm or a consume succeeded.
     pub(crate) fn arm<W: DeviceWords + ?Sized>(&self, words: &W) -> Result<(), FiredBeforeArm> {
-        let armed = self.polarity.armed_value();
-        // Acquire pairs with the release in `consume`: a count of 0 means that the words are consumed, too.
-        if self.arms.0.load(edge(Edge::Arm, Ordering::Acquire)) == 0 {
-            for stream in self.streams() {
-                let word = words.load(self.context, self.kind, stream);
-                if word != CONSUMED && self.polarity.is_fired(word) {
-                    return Err(FiredBeforeArm { stream, word });
+        if !self.counts() {
+            return Ok(());
+        }
+        loop {
+            let seen = self.arms.load();
+            if seen & COUNT == 0 {
+                if let Some(early) = self.fired(words) {
+                    // Another arm may have come in between, and the device after it.
+                    if self.arms.load() == seen {
+                        return Err(early);
+                    }
+                    continue;
+                }
+                let armed = self.polarity.armed_value();
+                for stream in self.streams() {
+                    // A failure means that another arm or the device came in between; either is seen by the gate.
+                    words.compare_exchange(self.context, self.kind, stream, CONSUMED, armed);
                 }
             }
-            for stream in self.streams() {
-                // A failure means that another arm or the device came in between; either is seen by the gate.
-                words.compare_exchange(self.context, self.kind, stream, CONSUMED, armed);
+            if self.arms.add(seen) {
+                return Ok(());
             }
         }
-        // Release pairs with the acquire in `poll`: a gate that sees the count sees the words as we left them.
-        self.arms.0.fetch_add(1, edge(Edge::Arm, Ordering::Release));
-        Ok(())
+    }
+
+    /// The first word that reads as fired and is not just consumed.
+    fn fired<W: DeviceWords + ?Sized>(&self, words: &W) -> Option<FiredBeforeArm> {
+        self.streams().find_map(|stream| {
+            let word = words.load(self.context, self.kind, stream);
+            let fired = word != CONSUMED && self.polarity.is_fired(word);
+            fired.then_some(FiredBeforeArm { stream, word })
+        })
     }
 
     /// Takes one arm back, for an execution that ends (or fails to be appended) before its gate. Words stay armed; if the
     /// device fires them later, the next arm finds that out.
     pub(crate) fn disarm(&self) {
-        if !self.counts() {
-            return;
-        }
-        // Relaxed: gives up a claim, publishes nothing.
-        let mut count = self.arms.0.load(Ordering::Relaxed);
-        while let Some(fewer) = count.checked_sub(1) {
-            // Relaxed: as above.
-            match self.arms.0.compare_exchange_weak(
-                count,
-                fewer,
-                Ordering::Relaxed,
-                Ordering::Relaxed,
-            ) {
-                Ok(_) => return,
-                Err(now) => count = now,
-            }
+        if self.counts() {
+            self.arms.take();
         }
     }
 
-    /// The words, if every one of them has fired for an armed execution. No streams: open at once.
+    /// The words, if every one of them has fired for an armed execution. No streams: open at once. Worker only.
     pub(crate) fn poll<W: DeviceWords + ?Sized>(&self, words: &W) -> Option<Seen> {
-        // Acquire pairs with the release in `arm`.
-        if self.counts() && self.arms.0.load(edge(Edge::Arm, Ordering::Acquire)) == 0 {
+        if self.streams == 0 {
+            return Some(Seen([CONSUMED; STREAMS]));
+        }
+        // Relaxed, here and below: only the worker reads and writes it. Another task waits in front of this one?
+        if self.arms.closed_in.load(Ordering::Relaxed) == self.pass {
+            return None;
+        }
+        let seen = self.look(words);
+        if seen.is_none() {
+            self.arms.closed_in.store(self.pass, Ordering::Relaxed);
+        }
+        seen
+    }
+
+    fn look<W: DeviceWords + ?Sized>(&self, words: &W) -> Option<Seen> {
+        if self.counts() && self.arms.load() & COUNT == 0 {
             return None;
         }
         let mut seen = [CONSUMED; STREAMS];
@@ -206,17 +280,11 @@ impl Gate<'_> {
         if !self.counts() {
             return;
         }
-        // Release pairs with the acquire in `arm`: whoever sees 0 finds the words consumed.
-        let before = self.arms.0.fetch_sub(1, edge(Edge::Arm, Ordering::AcqRel));
-        if before > 1 {
+        // An arm that comes after this sees either a count, and leaves the words to the next lines, or none, and does it.
+        if self.arms.take().is_some_and(|left| left > 0) {
+            let armed = self.polarity.armed_value();
             for stream in self.streams() {
-                words.compare_exchange(
-                    self.context,
-                    self.kind,
-                    stream,
-                    CONSUMED,
-                    self.polarity.armed_value(),
-                );
+                words.compare_exchange(self.context, self.kind, stream, CONSUMED, armed);
             }
         }
     }

@@ -63,12 +63,16 @@ impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS,
                 return Err(full);
             }
         }
+        let count = claims.iter().flatten().count();
+        let Some(sequence) = context_slot.count_enqueue(context, count) else {
+            unclaim(&claims);
+            return Err(EnqueueError::UnknownContext);
+        };
         if let Err(error) = arm_claimed(&claims, context_slot, context, &entry.spec, words) {
             unclaim(&claims);
+            context_slot.count_finish(count);
             return Err(EnqueueError::FiredBeforeArm(error));
         }
-        let count = claims.iter().flatten().count();
-        let sequence = context_slot.count_enqueue(count);
         for ((_, slot, word), offset) in claims.iter().flatten().zip(0..) {
             slot.fill(&TaskKey {
                 context,
@@ -77,28 +81,23 @@ impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS,
             });
             slot.publish(*word);
         }
-        match self.push(&claims) {
-            Ok(bell) => {
-                let [network, barrier] = claims.map(|claim| {
-                    claim.map(|(slot, _, word)| Ticket {
-                        slot,
-                        generation: word.generation(),
-                    })
-                });
-                Ok(Appended {
-                    network,
-                    barrier,
-                    sequence,
-                    bell,
-                })
-            }
-            Err(shut) => {
-                disarm_claimed(&claims, context_slot, context, &entry.spec);
-                unclaim(&claims);
-                context_slot.count_finish(count);
-                Err(shut.into())
-            }
-        }
+        let bell = self.push(&claims).inspect_err(|_| {
+            disarm_claimed(&claims, context_slot, context, &entry.spec);
+            unclaim(&claims);
+            context_slot.count_finish(count);
+        })?;
+        let [network, barrier] = claims.map(|claim| {
+            claim.map(|(slot, _, word)| Ticket {
+                slot,
+                generation: word.generation(),
+            })
+        });
+        Ok(Appended {
+            network,
+            barrier,
+            sequence,
+            bell,
+        })
     }
 
     /// Pushes one or two slots as one chain, the first of them at the bottom.
