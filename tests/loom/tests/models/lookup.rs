@@ -1,0 +1,55 @@
+//! The look-up by context and kind against the reuse of a slot: a field of the slot's next task is never taken for the last one's.
+
+use proxy_core::{Driver, ExecId, Poll, PollError, Queue, Rank, RunState, Spec, Status, TaskKind};
+use proxy_loom::host::{NoWords, plain};
+use proxy_loom::rt::{self, Arc};
+
+type Shared = Queue<1, 2, 2>;
+
+/// A task of `moving` passes PROGRESSING; one of `skipping`, which takes the same slot later, goes from INIT to DONE. A look-up
+/// of `skipping` must never say PROGRESSING.
+fn body() {
+    let queue = Arc::new(Shared::new());
+    let moving = queue.register(&Spec::new(Rank(0))).unwrap();
+    let spec = Spec {
+        skip: true,
+        ..Spec::new(Rank(0))
+    };
+    let skipping = queue.register(&spec).unwrap();
+    let first = queue.enqueue(moving, ExecId(1), &NoWords).unwrap();
+    let first = first.network.unwrap();
+    let second = queue.enqueue(moving, ExecId(2), &NoWords).unwrap();
+    assert_ne!(second.network.unwrap().slot(), first.slot());
+    let mut driver = Driver::<1, 2>::new();
+    let mut host = plain();
+    let _ = driver.tick(&queue, &mut host);
+    let state = Ok(Poll::Pending(RunState::Progressing));
+    assert_eq!(queue.check(moving, TaskKind::Network), state);
+    let everyone_else = {
+        let queue = Arc::clone(&queue);
+        rt::spawn(move || {
+            assert_eq!(driver.tick(&queue, &mut host).done, 2);
+            assert_eq!(queue.poll(first), Ok(Poll::Done(Status::SUCCESS)));
+            let again = queue.enqueue(skipping, ExecId(3), &NoWords).unwrap();
+            assert_eq!(again.network.unwrap().slot(), first.slot());
+        })
+    };
+    let reader = rt::spawn(move || match queue.check(skipping, TaskKind::Network) {
+        Err(PollError::Unknown) | Ok(Poll::Pending(RunState::Init)) => {}
+        other => panic!("another task's state: {other:?}"),
+    });
+    rt::join(everyone_else);
+    rt::join(reader);
+}
+
+#[test]
+fn h11_a_lookup_never_mixes_two_tasks_of_one_slot() {
+    rt::model("look-up", 20, body);
+}
+
+#[cfg(loom)]
+#[test]
+fn twins() {
+    use proxy_core::Edge;
+    rt::must_fail_without(Edge::SlotFields, "look-up", body);
+}
