@@ -3,14 +3,14 @@
 //! It knows nothing of plans and devices: inputs are made anew from the pattern, sums are taken in rank order in 64-bit
 //! floats (rounded to the type once, at the end) or in wrapping integers.
 
-use std::ops::Range;
+use std::num::Wrapping;
+use std::ops::{AddAssign, Range};
 
 use half::{bf16, f16};
 
 use crate::dtype::Dtype;
 use crate::op::{Op, owned, partner};
 use crate::pattern::Pattern;
-use crate::verify::value;
 
 /// Elements that are summed at a time, to bound the memory.
 const BATCH: usize = 1 << 14;
@@ -80,10 +80,11 @@ impl World {
         let mut sums = vec![0_f64; batch.len()];
         for rank in 0..self.ranks {
             let input = self.input(rank, batch.clone());
-            let elements = input.chunks_exact(self.dtype.size());
-            sums.iter_mut()
-                .zip(elements)
-                .for_each(|(sum, element)| *sum += value(self.dtype, element));
+            match self.dtype {
+                Dtype::Fp16 => add(&mut sums, &input, |b| f16::from_le_bytes(b).to_f64()),
+                Dtype::Bf16 => add(&mut sums, &input, |b| bf16::from_le_bytes(b).to_f64()),
+                _ => add(&mut sums, &input, |b| f32::from_le_bytes(b).into()),
+            }
         }
         for sum in sums {
             match self.dtype {
@@ -94,21 +95,30 @@ impl World {
         }
     }
 
-    /// Sums modulo 2^64, cut to the element: the same as wrapping sums in the type, signed or not.
+    /// Sums in wrapping 32-bit words, cut to the element: the same as wrapping sums in the type, signed or not.
     fn sum_integers(&self, batch: Range<usize>, out: &mut Vec<u8>) {
-        let size = self.dtype.size();
-        let mut sums = vec![0_u64; batch.len()];
+        let mut sums = vec![Wrapping(0_u32); batch.len()];
         for rank in 0..self.ranks {
             let input = self.input(rank, batch.clone());
-            for (sum, element) in sums.iter_mut().zip(input.chunks_exact(size)) {
-                let mut word = [0; 8];
-                word[..size].copy_from_slice(element);
-                *sum = sum.wrapping_add(u64::from_le_bytes(word));
+            match self.dtype.size() {
+                1 => add(&mut sums, &input, |[b]| Wrapping(b.into())),
+                2 => add(&mut sums, &input, |b| {
+                    Wrapping(u16::from_le_bytes(b).into())
+                }),
+                _ => add(&mut sums, &input, |b| Wrapping(u32::from_le_bytes(b))),
             }
         }
+        let size = self.dtype.size();
         sums.iter()
-            .for_each(|sum| out.extend_from_slice(&sum.to_le_bytes()[..size]));
+            .for_each(|sum| out.extend_from_slice(&sum.0.to_le_bytes()[..size]));
     }
+}
+
+/// Adds the number that each element stands for to its sum.
+fn add<const N: usize, T: AddAssign>(sums: &mut [T], input: &[u8], number: impl Fn([u8; N]) -> T) {
+    sums.iter_mut()
+        .zip(input.as_chunks().0)
+        .for_each(|(sum, element)| *sum += number(*element));
 }
 
 #[cfg(test)]

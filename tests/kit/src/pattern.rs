@@ -63,46 +63,42 @@ fn one(dtype: Dtype, out: &mut [u8]) {
     }
 }
 
-/// One 64-bit draw serves 8, 4 or 2 neighbouring elements; element `k` always takes the same lane of the same draw.
+/// Fills with elements made from raw bits: integers keep them, floats get a value whose sums are exact.
 fn random(dtype: Dtype, key: u64, first: usize, out: &mut [u8]) {
-    let size = dtype.size();
-    let lanes = 8 / size;
-    let draw = |index: usize| mix(key.wrapping_add((index / lanes) as u64)).to_le_bytes();
-    let mut bits = draw(first);
-    for (element, index) in out.chunks_exact_mut(size).zip(first..) {
-        if index % lanes == 0 {
-            bits = draw(index);
-        }
-        let at = index % lanes * size;
-        element.copy_from_slice(&bits[at..at + size]);
-        shape(dtype, element);
+    match dtype {
+        Dtype::Uint8 | Dtype::Int8 => draw_all::<1>(key, first, out, |raw| raw),
+        Dtype::Uint16 | Dtype::Int16 => draw_all::<2>(key, first, out, |raw| raw),
+        Dtype::Uint32 | Dtype::Int32 => draw_all::<4>(key, first, out, |raw| raw),
+        // 11 bits of significand: whole numbers up to 2048 = 64 * 32 are exact.
+        Dtype::Fp16 => draw_all(key, first, out, |[raw, _]| {
+            f16::from_f32(f32::from(raw % 65) - 32.0).to_le_bytes()
+        }),
+        // 8 bits of significand: whole numbers up to 256 = 64 * 4 are exact.
+        Dtype::Bf16 => draw_all(key, first, out, |[raw, _]| {
+            bf16::from_f32(f32::from(raw % 9) - 4.0).to_le_bytes()
+        }),
+        // 24 bits of significand: sixteenths up to 2^20 = 64 * 2^14 are exact.
+        Dtype::Fp32 => draw_all(key, first, out, |[low, high, _, _]| {
+            (f32::from(i16::from_le_bytes([low, high]) / 2) / 16.0).to_le_bytes()
+        }),
     }
 }
 
-/// Turns raw bits into a float whose sums are exact; integers keep the bits.
-fn shape(dtype: Dtype, element: &mut [u8]) {
-    match dtype {
-        // 11 bits of significand: whole numbers up to 2048 = 64 * 32 are exact.
-        Dtype::Fp16 => {
-            let whole = f32::from(element[0] % 65) - 32.0;
-            element.copy_from_slice(&f16::from_f32(whole).to_le_bytes());
+/// One 64-bit draw serves 8, 4 or 2 neighbouring elements; element `k` always takes the same lane of the same draw.
+fn draw_all<const N: usize>(
+    key: u64,
+    first: usize,
+    out: &mut [u8],
+    shape: impl Fn([u8; N]) -> [u8; N],
+) {
+    let lanes = 8 / N;
+    let draw = |index: usize| mix(key.wrapping_add((index / lanes) as u64)).to_le_bytes();
+    let mut bits = draw(first);
+    for (element, index) in out.as_chunks_mut::<N>().0.iter_mut().zip(first..) {
+        if index % lanes == 0 {
+            bits = draw(index);
         }
-        // 8 bits of significand: whole numbers up to 256 = 64 * 4 are exact.
-        Dtype::Bf16 => {
-            let whole = f32::from(element[0] % 9) - 4.0;
-            element.copy_from_slice(&bf16::from_f32(whole).to_le_bytes());
-        }
-        // 24 bits of significand: sixteenths up to 2^20 = 64 * 2^14 are exact.
-        Dtype::Fp32 => {
-            let raw = i16::from_le_bytes([element[0], element[1]]);
-            element.copy_from_slice(&(f32::from(raw / 2) / 16.0).to_le_bytes());
-        }
-        Dtype::Uint8
-        | Dtype::Int8
-        | Dtype::Uint16
-        | Dtype::Int16
-        | Dtype::Uint32
-        | Dtype::Int32 => {}
+        *element = shape(bits.as_chunks().0[index % lanes]);
     }
 }
 
