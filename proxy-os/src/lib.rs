@@ -26,6 +26,7 @@ pub mod consume;
 pub mod context;
 mod dedicated;
 pub mod device;
+mod leave;
 pub mod log;
 pub mod nccom;
 pub mod queue;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use proxy_core::recorder::{Record, Recorder};
@@ -16,6 +16,7 @@ use crate::affinity::{self, PlaceError};
 use crate::completion::Completion;
 use crate::config::Settings;
 use crate::context::{BuildError, ContextBuilder, ContextData, ContextTable};
+use crate::leave;
 use crate::log;
 use crate::sys::eventfd::EventFd;
 use crate::sys::thread::{self, Thread};
@@ -175,8 +176,19 @@ impl std::error::Error for ReleaseError {}
 #[derive(Debug)]
 pub struct ProxyQueue {
     shared: Arc<Shared>,
-    thread: Mutex<Option<Thread>>,
+    life: Mutex<Life>,
+    /// A release has handed the thread back, or the worker has ended.
+    settled: Condvar,
     tid: u32,
+}
+
+/// Where the worker's thread is.
+#[derive(Debug)]
+enum Life {
+    Running(Thread),
+    /// A release is joining it, outside of the lock.
+    Joining,
+    Ended,
 }
 
 /// How long a dropped queue waits for its worker.
@@ -203,11 +215,14 @@ impl ProxyQueue {
         let thread = worker::spawn(Arc::clone(&shared), worker::budget(settings), mask.as_ref());
         let thread = thread.map_err(StartError::Thread)?;
         let tid = thread.tid();
-        Ok(Arc::new(Self {
+        let queue = Arc::new(Self {
             shared,
-            thread: Mutex::new(Some(thread)),
+            life: Mutex::new(Life::Running(thread)),
+            settled: Condvar::new(),
             tid,
-        }))
+        });
+        leave::remember(&queue);
+        Ok(queue)
     }
 
     /// Registers a context.
@@ -262,24 +277,50 @@ impl ProxyQueue {
         let entered = self.shared.watch.call();
         self.shared.obey(self.shared.core.shut(Shut::Closed));
         let since = Instant::now();
-        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(worker) = thread.as_mut() else {
-            return Ok(());
+        let ended = match self.take_thread(timeout) {
+            Life::Ended => true,
+            Life::Joining => false,
+            Life::Running(mut worker) => {
+                let ended = worker.join_timeout(timeout.saturating_sub(since.elapsed()));
+                *self.life() = if ended {
+                    Life::Ended
+                } else {
+                    Life::Running(worker)
+                };
+                self.settled.notify_all();
+                ended
+            }
         };
-        if !worker.join_timeout(timeout) {
-            let waited = since.elapsed();
-            let unfinished = self.unfinished();
-            return Err(match self.shared.watch.call() {
-                Some((call, number)) if entered == Some((call, number)) => ReleaseError::Stuck {
-                    call,
-                    waited,
-                    unfinished,
-                },
-                _ => ReleaseError::Timeout { waited, unfinished },
-            });
+        if ended {
+            return Ok(());
         }
-        *thread = None;
-        Ok(())
+        let (waited, unfinished) = (since.elapsed(), self.unfinished());
+        Err(match self.shared.watch.call() {
+            Some(call) if entered == Some(call) => ReleaseError::Stuck {
+                call: call.0,
+                waited,
+                unfinished,
+            },
+            _ => ReleaseError::Timeout { waited, unfinished },
+        })
+    }
+
+    /// Takes the thread to join it; waits up to `timeout` for another release that has it.
+    fn take_thread(&self, timeout: Duration) -> Life {
+        let waiting = |life: &mut Life| matches!(life, Life::Joining);
+        let waited = self
+            .settled
+            .wait_timeout_while(self.life(), timeout, waiting);
+        let (mut life, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        match *life {
+            Life::Ended => Life::Ended,
+            _ => std::mem::replace(&mut *life, Life::Joining),
+        }
+    }
+
+    fn life(&self) -> MutexGuard<'_, Life> {
+        // A panic inside a section leaves one of the three states.
+        self.life.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Tasks that are not done.

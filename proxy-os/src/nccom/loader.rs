@@ -10,7 +10,7 @@ use std::fmt;
 use std::mem::ManuallyDrop;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, Once, PoisonError};
 
 use libloading::os::unix::{self, RTLD_LOCAL, RTLD_NOW};
 
@@ -29,6 +29,8 @@ pub struct Library {
     path: PathBuf,
     version: Version,
     table: Table,
+    /// The workers end before the library does.
+    pub(super) leaving: Once,
     /// Who uses the library, by a running number.
     pub(super) holders: Mutex<BTreeMap<u64, String>>,
 }
@@ -100,6 +102,7 @@ impl Library {
             path,
             version,
             table,
+            leaving: Once::new(),
             holders: Mutex::default(),
         };
         Ok(shared::adopt(library))

@@ -9,6 +9,7 @@ use proxy_core::port::Flags;
 
 use super::{Comm, Hold, Library};
 use crate::context::Fifo;
+use crate::leave;
 
 /// A communicator whose proxy calls belong to the contexts built on it. Holds its library against unloading.
 #[derive(Debug)]
@@ -29,6 +30,8 @@ impl ProxyComm {
     ///   for and stays valid.
     #[must_use]
     pub unsafe fn new(library: Arc<Library>, comm: Comm, ranks: u32) -> Arc<Self> {
+        // Here rather than at the load: making a communicator is when the library registers hooks of its own.
+        library.leaving.call_once(leave::arm);
         let hold = Hold::new(
             library,
             format!("proxy contexts of a communicator of {ranks} ranks"),

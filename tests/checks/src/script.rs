@@ -72,11 +72,8 @@ impl Script {
         // SAFETY: the signature of the control export.
         let add: Symbol<Rule> = unsafe { self.mapped.get(b"scripted_rule\0") }.expect("export");
         // SAFETY: the handle is live, the text terminated.
-        assert_eq!(
-            unsafe { add(self.comm.as_ptr(), text.as_ptr()) },
-            0,
-            "{rule}"
-        );
+        let answer = unsafe { add(self.comm.as_ptr(), text.as_ptr()) };
+        assert_eq!(answer, 0, "{rule}");
     }
 
     /// Lets blocked calls go on.

@@ -310,7 +310,19 @@ fn h36_a_worker_inside_the_library_is_named_stuck_and_leaves_by_itself_later() {
         }
         other => panic!("{other:?}"),
     }
-    script.release();
+    // A release beside one that is still waiting keeps its own deadline.
+    std::thread::scope(|scope| {
+        let patient = scope.spawn(|| queue.release(Release::Abort, PATIENCE));
+        let since = Instant::now();
+        let hasty = queue.release(Release::Abort, Duration::from_millis(50));
+        assert!(
+            matches!(hasty, Err(ReleaseError::Stuck { .. })),
+            "{hasty:?}"
+        );
+        assert!(since.elapsed() < Duration::from_secs(5));
+        script.release();
+        assert_eq!(patient.join().unwrap(), Ok(()));
+    });
     assert_eq!(queue.release(Release::Abort, PATIENCE), Ok(()));
 }
 

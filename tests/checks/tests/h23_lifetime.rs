@@ -6,9 +6,12 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use proxy_checks::child;
+use proxy_checks::script::sets;
 use proxy_checks::stub::{Scratch, Stub};
-use proxy_os::nccom::{self, Comm, Hold, Library, UnloadError};
+use proxy_core::{ExecId, Gid, Rank};
+use proxy_os::nccom::{self, Comm, Hold, Library, ProxyComm, UnloadError};
 use proxy_os::sys::{exit, thread};
+use proxy_os::{ContextBuilder, ProxyQueue, Settings};
 
 /// The first call after the exit hook.
 fn late(log: &[String]) -> Option<&String> {
@@ -80,6 +83,41 @@ fn child_that_never_shuts_down() {
         thread::spawn(|_| thread::ThreadName::new("kept"), None, Box::new(body)).expect("a thread"),
     );
     called.wait();
+}
+
+#[test]
+fn h23_a_worker_left_running_calls_nothing_after_the_exit_hook() {
+    let scratch = Scratch::new();
+    let stub = scratch.stub("libstub.so", &[]);
+    let child = "child_that_leaves_its_worker_running";
+    child::run(child, &scratch.path(""), &scratch.path(""));
+    let log = stub.log();
+    let at = |event: &str| log.iter().position(|line| line == event);
+    assert_eq!(late(&log), None);
+    assert!(at("call NetworkProxyProgress").is_some(), "{log:?}");
+    assert!(at("call StopNetworkProxy").is_some(), "{log:?}");
+    assert!(at("call StopNetworkProxy") < at("exit hook"), "{log:?}");
+}
+
+/// A task that never ends keeps the worker calling the library, and nobody releases anything.
+#[test]
+fn child_that_leaves_its_worker_running() {
+    static COMM: AtomicI32 = AtomicI32::new(1);
+    if !child::is("child_that_leaves_its_worker_running") {
+        return;
+    }
+    let library = nccom::shared("./libstub.so".as_ref()).expect("the stub loads");
+    let comm = Comm::new(COMM.as_ptr().cast()).expect("an address");
+    // SAFETY: the stub looks at none of its arguments.
+    let comm = unsafe { ProxyComm::new(library, comm, 2) };
+    let queue = ProxyQueue::start(Gid(0), &Settings::default()).expect("a queue");
+    let builder = ContextBuilder::new(comm, Rank(0)).block(1, sets(1, 1));
+    let context = queue.context(builder).expect("a context");
+    context.enqueue(ExecId(1)).expect("room");
+    while std::fs::read_to_string("libstub.so.log").is_ok_and(|log| !log.contains("Progress")) {
+        std::thread::yield_now();
+    }
+    std::mem::forget((queue, context));
 }
 
 #[test]
