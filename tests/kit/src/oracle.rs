@@ -1,0 +1,348 @@
+//! The oracle: what queue and driver must answer, written for the reader instead of the machine.
+//!
+//! One thread, growing vectors, no atomics, no slots: tasks are a list, ranks are an ordered map, the words are a table. It follows the
+//! specification with the project's decisions and predicts the result of every operation and the exact order of calls. What
+//! the specification leaves to the implementation it leaves out: slot numbers, generations and sequence numbers.
+
+mod library;
+mod machine;
+mod words;
+
+use std::collections::BTreeMap;
+
+use proxy_core::trigger::FiredBeforeArm;
+use proxy_core::{
+    Arming, Bell, ContextError, ContextId, EnqueueError, ExecId, Next, Poll, PollError, Rank,
+    RunState, Shut, Spec, Status, TaskKind, Tick,
+};
+
+pub use library::{
+    Answer, Call, Changed, Event, Library, Mood, Recorder, Table, WordPlace, XorShift,
+};
+
+use machine::{Active, Outcome};
+use words::Words;
+
+/// A task, by its place among all that were ever appended.
+pub type TaskId = usize;
+
+/// One task and all that is known of it.
+#[derive(Debug, Clone)]
+struct Task {
+    context: ContextId,
+    kind: TaskKind,
+    exec: ExecId,
+    rank: Rank,
+    state: RunState,
+    code: Status,
+    consumed: bool,
+}
+
+/// The whole prediction.
+#[derive(Debug)]
+pub struct Oracle {
+    tasks_per_rank: usize,
+    contexts: BTreeMap<(u32, u32), Spec>,
+    tasks: Vec<Task>,
+    inbox: Vec<TaskId>,
+    active: BTreeMap<Rank, Vec<Active>>,
+    words: Words,
+    armed_bell: bool,
+    closed: bool,
+    dead: bool,
+}
+
+const fn key(context: ContextId) -> (u32, u32) {
+    (context.index(), context.generation())
+}
+
+impl Oracle {
+    /// An oracle for queues with this many tasks per rank.
+    #[must_use]
+    pub fn new(tasks_per_rank: usize) -> Self {
+        Self {
+            tasks_per_rank,
+            contexts: BTreeMap::new(),
+            tasks: Vec::new(),
+            inbox: Vec::new(),
+            active: BTreeMap::new(),
+            words: Words::default(),
+            armed_bell: false,
+            closed: false,
+            dead: false,
+        }
+    }
+
+    /// The id that the next registered context gets, in the first free place of the table.
+    pub fn register(&mut self, spec: Spec, places: u32) -> Result<ContextId, ContextError> {
+        let taken = |place: &u32| self.contexts.keys().any(|(index, _)| index == place);
+        let place = (0..places)
+            .find(|place| !taken(place))
+            .ok_or(ContextError::TableFull { capacity: places })?;
+        let generation = self.words.next_generation(place);
+        self.contexts.insert((place, generation), spec);
+        Ok(ContextId::from_parts(place, generation))
+    }
+
+    /// Forgets a context that has no unfinished task.
+    pub fn retire(&mut self, context: ContextId) -> Result<(), ContextError> {
+        let spec = self.contexts.get(&key(context));
+        spec.ok_or(ContextError::Unknown)?;
+        let unfinished = |task: &&Task| task.context == context && task.state != RunState::Done;
+        match self.tasks.iter().filter(unfinished).count() {
+            0 => {
+                self.contexts.remove(&key(context));
+                Ok(())
+            }
+            unfinished => Err(ContextError::Busy {
+                unfinished: u32::try_from(unfinished).unwrap(),
+            }),
+        }
+    }
+
+    fn spec(&self, context: ContextId) -> Result<Spec, EnqueueError> {
+        let spec = self.contexts.get(&key(context)).copied();
+        spec.ok_or(EnqueueError::UnknownContext)
+    }
+
+    /// One execution: its network task and, if the context has one, its barrier task.
+    pub fn enqueue(
+        &mut self,
+        context: ContextId,
+        exec: ExecId,
+    ) -> Result<(Vec<TaskId>, Bell), EnqueueError> {
+        let spec = self.spec(context)?;
+        let mut kinds = vec![TaskKind::Network];
+        if spec.barrier {
+            kinds.push(TaskKind::Barrier);
+        }
+        self.append_all(context, &spec, exec, &kinds)
+    }
+
+    /// A task of one kind.
+    pub fn append(
+        &mut self,
+        context: ContextId,
+        kind: TaskKind,
+        exec: ExecId,
+    ) -> Result<(Vec<TaskId>, Bell), EnqueueError> {
+        let spec = self.spec(context)?;
+        if kind == TaskKind::Barrier && !spec.barrier {
+            return Err(EnqueueError::NoSuchKind(kind));
+        }
+        self.append_all(context, &spec, exec, &[kind])
+    }
+
+    fn append_all(
+        &mut self,
+        context: ContextId,
+        spec: &Spec,
+        exec: ExecId,
+        kinds: &[TaskKind],
+    ) -> Result<(Vec<TaskId>, Bell), EnqueueError> {
+        if self.dead {
+            return Err(EnqueueError::WorkerDied);
+        }
+        if self.closed {
+            return Err(EnqueueError::Closed);
+        }
+        let unconsumed = |task: &&Task| task.rank == spec.rank && !task.consumed;
+        if self.tasks.iter().filter(unconsumed).count() + kinds.len() > self.tasks_per_rank {
+            return Err(EnqueueError::Full {
+                rank: spec.rank,
+                capacity: u32::try_from(self.tasks_per_rank).unwrap(),
+            });
+        }
+        if spec.arming == Arming::OnEnqueue {
+            self.arm_all(context, spec, kinds)?;
+        }
+        let mut ids = Vec::new();
+        for kind in kinds {
+            ids.push(self.tasks.len());
+            self.inbox.push(self.tasks.len());
+            self.tasks.push(Task {
+                context,
+                kind: *kind,
+                exec,
+                rank: spec.rank,
+                state: RunState::Init,
+                code: Status::SUCCESS,
+                consumed: false,
+            });
+        }
+        Ok((ids, self.ring()))
+    }
+
+    fn arm_all(
+        &mut self,
+        context: ContextId,
+        spec: &Spec,
+        kinds: &[TaskKind],
+    ) -> Result<(), EnqueueError> {
+        for (at, kind) in kinds.iter().enumerate() {
+            if let Err(error) = self.words.arm(context, *kind, spec) {
+                for armed in &kinds[..at] {
+                    self.words.disarm(context, *armed, spec);
+                }
+                return Err(EnqueueError::FiredBeforeArm(error));
+            }
+        }
+        Ok(())
+    }
+
+    /// Arms the words of a context and kind.
+    pub fn arm(&mut self, context: ContextId, kind: TaskKind) -> Result<(), EnqueueError> {
+        let spec = self.spec(context)?;
+        let armed: Result<(), FiredBeforeArm> = self.words.arm(context, kind, &spec);
+        armed.map_err(EnqueueError::FiredBeforeArm)
+    }
+
+    /// The device writes a word.
+    pub fn fire(&mut self, context: ContextId, kind: TaskKind, stream: u8, value: u32) {
+        self.words.table.set(context, kind, stream, value);
+    }
+
+    /// The words as they must stand.
+    #[must_use]
+    pub const fn table(&self) -> &Table {
+        &self.words.table
+    }
+
+    /// State of one task.
+    pub fn poll(&mut self, task: TaskId) -> Result<Poll, PollError> {
+        let task = self.tasks.get_mut(task).ok_or(PollError::Unknown)?;
+        if task.consumed {
+            return Err(PollError::AlreadyConsumed);
+        }
+        Ok(answer(task))
+    }
+
+    /// State of the oldest unconsumed task of a context and kind.
+    pub fn check(&mut self, context: ContextId, kind: TaskKind) -> Result<Poll, PollError> {
+        if !self.contexts.contains_key(&key(context)) {
+            return Err(PollError::Unknown);
+        }
+        let mut tasks = self.tasks.iter_mut();
+        tasks
+            .find(|task| task.context == context && task.kind == kind && !task.consumed)
+            .map_or(Err(PollError::Unknown), |task| Ok(answer(task)))
+    }
+
+    /// Refuses appends from now on.
+    pub fn shut(&mut self, by: Shut) -> Bell {
+        match by {
+            Shut::Closed => self.closed = true,
+            Shut::Dead => self.dead = true,
+        }
+        if self.armed_bell {
+            Bell::Ring
+        } else {
+            Bell::Quiet
+        }
+    }
+
+    /// Whether the worker may sleep.
+    pub fn arm_bell(&mut self) -> bool {
+        let armed = self.inbox.is_empty() && !self.closed && !self.dead;
+        self.armed_bell |= armed;
+        armed
+    }
+
+    /// An append rings once for each arm.
+    fn ring(&mut self) -> Bell {
+        if std::mem::take(&mut self.armed_bell) {
+            Bell::Ring
+        } else {
+            Bell::Quiet
+        }
+    }
+
+    fn drain(&mut self) -> u32 {
+        self.armed_bell = false;
+        let drained = std::mem::take(&mut self.inbox);
+        for id in &drained {
+            let task = &self.tasks[*id];
+            let spec = self.contexts[&key(task.context)];
+            let active = Active::new(*id, task.context, task.kind, task.exec, spec);
+            self.active.entry(task.rank).or_default().push(active);
+        }
+        u32::try_from(drained.len()).unwrap()
+    }
+
+    /// One tick: drain, step each active task once, forget those that are done.
+    pub fn tick(&mut self, library: &mut Library) -> Tick {
+        let drained = self.drain();
+        let mut tick = Tick {
+            drained,
+            stepped: 0,
+            moved: 0,
+            done: 0,
+            next: Next::Sleep,
+        };
+        self.words.begin_tick();
+        let mut active = std::mem::take(&mut self.active);
+        for task in active.values_mut().flatten() {
+            let outcome = task.step(&mut self.words, library);
+            tick.stepped += 1;
+            tick.moved += u32::from(outcome.moved);
+            tick.done += u32::from(outcome.to == RunState::Done);
+            self.settle(task, outcome, library);
+        }
+        self.keep(active);
+        tick.next = if tick.moved > 0 || drained > 0 {
+            Next::Again
+        } else if tick.stepped > 0 {
+            Next::Relax
+        } else {
+            Next::Sleep
+        };
+        tick
+    }
+
+    /// Ends everything.
+    pub fn abort_all(&mut self, status: Status, library: &mut Library) -> u32 {
+        self.drain();
+        let mut active = std::mem::take(&mut self.active);
+        let mut ended = 0;
+        for task in active.values_mut().flatten() {
+            let outcome = task.abort(status, &mut self.words, library);
+            self.settle(task, outcome, library);
+            ended += 1;
+        }
+        ended
+    }
+
+    fn keep(&mut self, active: BTreeMap<Rank, Vec<Active>>) {
+        for (rank, mut tasks) in active {
+            tasks.retain(|task| self.tasks[task.id].state != RunState::Done);
+            if !tasks.is_empty() {
+                self.active.insert(rank, tasks);
+            }
+        }
+    }
+
+    fn settle(&mut self, active: &Active, outcome: Outcome, library: &mut Library) {
+        let task = &mut self.tasks[active.id];
+        if task.state != outcome.to {
+            library.events.push(Event::Changed(Changed {
+                context: task.context,
+                kind: task.kind,
+                exec: task.exec,
+                from: task.state,
+                to: outcome.to,
+                status: outcome.code,
+            }));
+        }
+        task.state = outcome.to;
+        task.code = outcome.code;
+    }
+}
+
+fn answer(task: &mut Task) -> Poll {
+    if task.state == RunState::Done {
+        task.consumed = true;
+        Poll::Done(task.code)
+    } else {
+        Poll::Pending(task.state)
+    }
+}

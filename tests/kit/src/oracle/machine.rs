@@ -1,0 +1,242 @@
+//! The oracle's task: what one step of either kind does, in the words of the specification.
+
+use proxy_core::port::BarrierPoll;
+use proxy_core::{BlockIndex, ContextId, ExecId, RunState, Spec, Status, StopAt, Stream, TaskKind};
+
+use super::TaskId;
+use super::library::{Call, Library};
+use super::words::Words;
+
+/// What a step came to.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Outcome {
+    pub(super) to: RunState,
+    pub(super) code: Status,
+    pub(super) moved: bool,
+}
+
+const fn moved(to: RunState) -> Outcome {
+    Outcome {
+        to,
+        code: Status::SUCCESS,
+        moved: true,
+    }
+}
+
+const fn still(to: RunState) -> Outcome {
+    Outcome {
+        to,
+        code: Status::SUCCESS,
+        moved: false,
+    }
+}
+
+const fn done(code: Status) -> Outcome {
+    Outcome {
+        to: RunState::Done,
+        code,
+        moved: true,
+    }
+}
+
+/// A task that the worker steps.
+#[derive(Debug)]
+pub(super) struct Active {
+    pub(super) id: TaskId,
+    context: ContextId,
+    kind: TaskKind,
+    exec: ExecId,
+    spec: Spec,
+    begun: bool,
+    through_gate: bool,
+    arrived: bool,
+    started: Vec<u8>,
+    drained: Vec<u8>,
+    block: u16,
+    first_tick_of_block: bool,
+}
+
+impl Active {
+    pub(super) const fn new(
+        id: TaskId,
+        context: ContextId,
+        kind: TaskKind,
+        exec: ExecId,
+        spec: Spec,
+    ) -> Self {
+        Self {
+            id,
+            context,
+            kind,
+            exec,
+            spec,
+            begun: false,
+            through_gate: false,
+            arrived: false,
+            started: Vec::new(),
+            drained: Vec::new(),
+            block: 0,
+            first_tick_of_block: false,
+        }
+    }
+
+    pub(super) fn step(&mut self, words: &mut Words, library: &mut Library) -> Outcome {
+        match self.kind {
+            TaskKind::Network if !self.begun => self.begin(words, library),
+            TaskKind::Network if self.spec.device_wait && !self.through_gate => self.wait(words),
+            TaskKind::Network => self.progress(library),
+            TaskKind::Barrier => self.barrier(words, library),
+        }
+    }
+
+    pub(super) fn abort(
+        &mut self,
+        status: Status,
+        words: &mut Words,
+        library: &mut Library,
+    ) -> Outcome {
+        if !self.through_gate {
+            words.disarm(self.context, self.kind, &self.spec);
+        }
+        match self.kind {
+            TaskKind::Network => self.end(status, library),
+            TaskKind::Barrier => self.give_up(status, library),
+        }
+    }
+
+    /// INIT: start every block of every stream.
+    fn begin(&mut self, words: &mut Words, library: &mut Library) -> Outcome {
+        self.begun = true;
+        if self.spec.skip {
+            return done(Status::SUCCESS);
+        }
+        for stream in 0..self.spec.streams {
+            for block in 0..self.spec.blocks {
+                let call = Call::Start(self.context, Stream(stream), BlockIndex(block));
+                let status = library.call(call).status;
+                if !status.is_success() {
+                    words.disarm(self.context, self.kind, &self.spec);
+                    return self.end(status, library);
+                }
+                if !self.started.contains(&stream) {
+                    self.started.push(stream);
+                }
+            }
+        }
+        moved(if self.spec.device_wait {
+            RunState::WaitingDeviceTrigger
+        } else {
+            RunState::Progressing
+        })
+    }
+
+    /// WAITING_DEVICE_TRIGGER.
+    fn wait(&mut self, words: &mut Words) -> Outcome {
+        self.through_gate = words.pass(self.context, self.kind, &self.spec);
+        if self.through_gate {
+            moved(RunState::Progressing)
+        } else {
+            still(RunState::WaitingDeviceTrigger)
+        }
+    }
+
+    /// PROGRESSING and IDLE: one progress call per stream that has not drained the block.
+    fn progress(&mut self, library: &mut Library) -> Outcome {
+        let mut any_moved = false;
+        for stream in 0..self.spec.streams {
+            if self.drained.contains(&stream) {
+                continue;
+            }
+            let call = Call::Progress(self.context, Stream(stream), BlockIndex(self.block));
+            let answer = library.call(call);
+            if !answer.status.is_success() {
+                return self.end(answer.status, library);
+            }
+            if answer.done {
+                self.drained.push(stream);
+            }
+            any_moved |= answer.done || !answer.idle;
+        }
+        if std::mem::take(&mut self.first_tick_of_block) && self.spec.stop_at == StopAt::Switch {
+            let status = self.stop(library);
+            if !status.is_success() {
+                return done(status);
+            }
+        }
+        if self.drained.len() == usize::from(self.spec.streams) {
+            if self.block + 1 == self.spec.blocks {
+                return self.end(Status::SUCCESS, library);
+            }
+            self.block += 1;
+            self.drained.clear();
+            self.first_tick_of_block = true;
+            return moved(RunState::Progressing);
+        }
+        if any_moved {
+            moved(RunState::Progressing)
+        } else {
+            still(RunState::Idle)
+        }
+    }
+
+    /// Every started stream is stopped once; the first error of the task is the one that counts.
+    fn end(&mut self, status: Status, library: &mut Library) -> Outcome {
+        let stopped = self.stop(library);
+        done(if status.is_success() { stopped } else { status })
+    }
+
+    fn stop(&mut self, library: &mut Library) -> Status {
+        let mut first = Status::SUCCESS;
+        for stream in std::mem::take(&mut self.started) {
+            let status = library
+                .call(Call::Stop(self.context, Stream(stream)))
+                .status;
+            if first.is_success() {
+                first = status;
+            }
+        }
+        first
+    }
+
+    /// The barrier: as many phases as are ready.
+    fn barrier(&mut self, words: &mut Words, library: &mut Library) -> Outcome {
+        let mut passed_one = false;
+        if !self.through_gate {
+            if !words.pass(self.context, self.kind, &self.spec) {
+                return still(RunState::WaitingDeviceTrigger);
+            }
+            self.through_gate = true;
+            passed_one = true;
+        }
+        let waits = |passed_one| {
+            if passed_one {
+                moved(RunState::Progressing)
+            } else {
+                still(RunState::Idle)
+            }
+        };
+        if !self.arrived {
+            match library.call(Call::Arrive(self.context, self.exec)).poll {
+                BarrierPoll::Pending => return waits(passed_one),
+                BarrierPoll::Failed(status) => return self.give_up(status, library),
+                BarrierPoll::Ready => {}
+            }
+            self.arrived = true;
+            passed_one = true;
+            let status = library.call(Call::Signal(self.context, self.exec)).status;
+            if !status.is_success() {
+                return self.give_up(status, library);
+            }
+        }
+        match library.call(Call::Release(self.context, self.exec)).poll {
+            BarrierPoll::Pending => waits(passed_one),
+            BarrierPoll::Failed(status) => self.give_up(status, library),
+            BarrierPoll::Ready => done(Status::SUCCESS),
+        }
+    }
+
+    fn give_up(&self, status: Status, library: &mut Library) -> Outcome {
+        library.call(Call::Cancel(self.context, self.exec));
+        done(status)
+    }
+}

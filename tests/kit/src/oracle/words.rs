@@ -1,0 +1,138 @@
+//! The oracle's start words: which values stand in them and how many executions are armed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proxy_core::trigger::FiredBeforeArm;
+use proxy_core::{Arming, ContextId, Polarity, Spec, Stream, TaskKind};
+
+use super::library::Table;
+
+type Key = (u32, u32, u32);
+
+/// All words and counts.
+#[derive(Debug, Default)]
+pub(super) struct Words {
+    pub(super) table: Table,
+    armed: BTreeMap<Key, u32>,
+    /// Contexts and kinds of which a task has found its gate closed in this tick.
+    closed: BTreeSet<Key>,
+    generations: BTreeMap<u32, u32>,
+}
+
+/// Start words of a task of this kind.
+fn streams(kind: TaskKind, spec: &Spec) -> u8 {
+    match kind {
+        TaskKind::Network if spec.device_wait && !spec.skip => spec.streams,
+        TaskKind::Network => 0,
+        TaskKind::Barrier => spec.barrier_triggers,
+    }
+}
+
+fn is_fired(spec: &Spec, word: u32) -> bool {
+    match spec.polarity {
+        Polarity::Specification => word != u32::MAX,
+        Polarity::Header => word == u32::MAX,
+    }
+}
+
+const fn armed_value(spec: &Spec) -> u32 {
+    match spec.polarity {
+        Polarity::Specification => u32::MAX,
+        Polarity::Header => 0,
+    }
+}
+
+/// Whether arms are counted at all: the task has words, and the host arms them.
+fn counts(kind: TaskKind, spec: &Spec) -> bool {
+    streams(kind, spec) > 0 && spec.arming != Arming::ByDevice
+}
+
+#[expect(clippy::as_conversions, reason = "a fieldless enum with numbers")]
+const fn key(context: ContextId, kind: TaskKind) -> Key {
+    (context.index(), context.generation(), kind as u32)
+}
+
+impl Words {
+    /// The generation of the next context in a place.
+    pub(super) fn next_generation(&mut self, place: u32) -> u32 {
+        let generation = self.generations.entry(place).or_default();
+        *generation += 1;
+        *generation
+    }
+
+    pub(super) fn begin_tick(&mut self) {
+        self.closed.clear();
+    }
+
+    fn armed(&mut self, context: ContextId, kind: TaskKind) -> &mut u32 {
+        self.armed.entry(key(context, kind)).or_default()
+    }
+
+    /// Words that a consume has left are given their armed value.
+    fn rearm(&mut self, context: ContextId, kind: TaskKind, spec: &Spec) {
+        for stream in 0..streams(kind, spec) {
+            if self.table.get(context, kind, stream) == 0 {
+                self.table.set(context, kind, stream, armed_value(spec));
+            }
+        }
+    }
+
+    pub(super) fn arm(
+        &mut self,
+        context: ContextId,
+        kind: TaskKind,
+        spec: &Spec,
+    ) -> Result<(), FiredBeforeArm> {
+        if !counts(kind, spec) {
+            return Ok(());
+        }
+        if *self.armed(context, kind) == 0 {
+            for stream in 0..streams(kind, spec) {
+                let word = self.table.get(context, kind, stream);
+                if word != 0 && is_fired(spec, word) {
+                    let stream = Stream(stream);
+                    return Err(FiredBeforeArm { stream, word });
+                }
+            }
+            self.rearm(context, kind, spec);
+        }
+        *self.armed(context, kind) += 1;
+        Ok(())
+    }
+
+    pub(super) fn disarm(&mut self, context: ContextId, kind: TaskKind, spec: &Spec) {
+        if counts(kind, spec) {
+            let armed = self.armed(context, kind);
+            *armed = armed.saturating_sub(1);
+        }
+    }
+
+    /// Opens the gate and consumes the words, if all have fired for an armed execution and nobody older waits.
+    pub(super) fn pass(&mut self, context: ContextId, kind: TaskKind, spec: &Spec) -> bool {
+        let streams = streams(kind, spec);
+        if streams == 0 {
+            return true;
+        }
+        let by_device = spec.arming == Arming::ByDevice;
+        let open = !self.closed.contains(&key(context, kind))
+            && (by_device || *self.armed(context, kind) > 0)
+            && (0..streams).all(|stream| {
+                let word = self.table.get(context, kind, stream);
+                is_fired(spec, word) && !(by_device && word == 0)
+            });
+        if !open {
+            self.closed.insert(key(context, kind));
+            return false;
+        }
+        for stream in 0..streams {
+            self.table.set(context, kind, stream, 0);
+        }
+        if !by_device {
+            self.disarm(context, kind, spec);
+            if *self.armed(context, kind) > 0 {
+                self.rearm(context, kind, spec);
+            }
+        }
+        true
+    }
+}
