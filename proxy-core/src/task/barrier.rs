@@ -5,16 +5,16 @@
 //!   INIT -----------------------> WAITING_DEVICE_TRIGGER <-+ 1
 //!    | 2 fired: consume            | 2             \------/
 //!    v                             v
-//!   [gate passed] --- 3 arrive pending ---> IDLE, phase Arrive  <-+ 3
-//!    |                                       | 4 arrived    \----/
-//!    | 4 arrived: signal                     v
-//!    +--- 5 release pending, it moved ---> PROGRESSING, phase Release
-//!    |                                       | 6 release pending
-//!    |                                       v
-//!    |                                      IDLE, phase Release <-+ 6
-//!    |                                       |              \----/
-//!    +----------- 7 released ----------------+----> DONE
-//!    any phase ---- 8 failed, 9 abort: cancel ----> DONE
+//!   [arrive] <---------------------+    <----------------------- next step ---+
+//!    |  \---- 3 pending ---> PROGRESSING after 2 in this step, else IDLE -----+
+//!    | 4 arrived: signal
+//!    v
+//!   [release]                           <----------------------- next step ---+
+//!    |  \---- 5 pending, after 4 in this step ---> PROGRESSING ---------------+
+//!    |  \---- 6 pending -------------------------> IDLE ----------------------+
+//!    | 7 released
+//!    v
+//!   DONE <---- 8 failed, 9 abort: cancel ---- any phase
 //! ```
 //!
 //! One step goes through as many phases as are ready, at most one answer each, and returns at once when one is not. So one worker
@@ -59,7 +59,7 @@ impl BarrierTask {
         let before = self.phase;
         let step = self.advance(task, gate, ports);
         let step = match step.to {
-            // Edge 5: a phase was passed in this step, so the worker must not relax on it.
+            // Edges 3 and 5: a phase was passed in this step, so the worker must not relax on it.
             RunState::Idle if self.phase != before => Step::moved(RunState::Progressing),
             _ => step,
         };
@@ -115,3 +115,6 @@ impl BarrierTask {
         Step::done(status)
     }
 }
+
+#[cfg(test)]
+mod tests;

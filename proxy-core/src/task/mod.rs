@@ -1,6 +1,8 @@
 //! One task in flight: which machine it runs and what every machine knows of its task.
 
 pub(crate) mod barrier;
+#[cfg(test)]
+mod fixture;
 pub(crate) mod network;
 
 use crate::board::{TaskKey, Word};

@@ -208,3 +208,6 @@ impl NetworkTask {
             })
     }
 }
+
+#[cfg(test)]
+mod tests;
