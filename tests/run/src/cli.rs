@@ -129,6 +129,14 @@ pub(crate) fn parse() -> Result<(Job, Output), clap::Error> {
     check(Cli::try_parse()?)
 }
 
+/// Reads a command line given as one text.
+#[cfg(test)]
+pub(crate) fn parse_from(args: &str) -> Result<(Job, Output), clap::Error> {
+    check(Cli::try_parse_from(
+        std::iter::once("run").chain(args.split_whitespace()),
+    )?)
+}
+
 fn check(cli: Cli) -> Result<(Job, Output), clap::Error> {
     let refuse = |message: String| Cli::command().error(ErrorKind::ValueValidation, message);
     let options = SizeOptions {
@@ -219,12 +227,6 @@ fn factor(text: &str) -> Result<u64, String> {
 mod tests {
     use super::*;
 
-    fn parse(args: &str) -> Result<(Job, Output), clap::Error> {
-        check(Cli::try_parse_from(
-            std::iter::once("run").chain(args.split_whitespace()),
-        )?)
-    }
-
     #[test]
     fn the_command_itself_is_sound() {
         Cli::command().debug_assert();
@@ -232,7 +234,7 @@ mod tests {
 
     #[test]
     fn defaults_are_those_of_the_reference_tool() {
-        let (job, output) = parse("allr -r 2").unwrap();
+        let (job, output) = parse_from("allr -r 2").unwrap();
         assert_eq!(job.sizes.iter().collect::<Vec<_>>(), [32 << 20]);
         assert_eq!(
             (job.iters, job.warmup, job.dtype, job.check),
@@ -244,7 +246,8 @@ mod tests {
     #[test]
     fn the_readme_command_is_read() {
         let (job, _) =
-            parse("allr -r 4 -b 1kb -e 1mb -f 2 -d fp32 -c random --seed 7 -t avg,p99").unwrap();
+            parse_from("allr -r 4 -b 1kb -e 1mb -f 2 -d fp32 -c random --seed 7 -t avg,p99")
+                .unwrap();
         assert_eq!(job.sizes.iter().count(), 11);
         assert_eq!((job.check, job.seed), (Some(Check::Random), 7));
     }
@@ -283,7 +286,7 @@ mod tests {
             ),
             ("allr -r 2 --fault 2:hang", &["rank 2", "accepted: 0 to 1"]),
         ] {
-            let error = parse(args).expect_err(args);
+            let error = parse_from(args).expect_err(args);
             let text = error.to_string();
             assert!(
                 parts.iter().all(|part| text.contains(part)),

@@ -204,3 +204,70 @@ impl Drop for JsonFile {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli;
+
+    impl Row {
+        /// A row without digests.
+        pub(crate) fn sample(bytes: u64, times: Vec<f64>, wrong: Vec<(usize, String)>) -> Self {
+            let algbw = algorithm_bandwidth(bytes, times[0]);
+            Self {
+                bytes,
+                times,
+                algbw,
+                busbw: algbw,
+                wrong,
+                digests: Vec::new(),
+            }
+        }
+    }
+
+    fn result(nanos: &[u64], wrong: Option<&str>, digest: u64) -> SizeResult {
+        SizeResult {
+            bytes: 4000,
+            nanos: nanos.to_vec(),
+            wrong: wrong.map(str::to_owned),
+            digest: Some(digest),
+        }
+    }
+
+    #[test]
+    fn an_iteration_takes_as_long_as_its_slowest_rank() {
+        let (job, output) = cli::parse_from("allr -r 2 -n 2 -t avg,p0").unwrap();
+        let row = Row::new(
+            &job,
+            &output.stats,
+            &[
+                result(&[1000, 5000], None, 1),
+                result(&[2000, 4000], None, 1),
+            ],
+        );
+        assert_eq!(row.times, [3.5, 2.0]);
+        assert_eq!((row.algbw, row.busbw), (4.0 / 3.5, 4.0 / 3.5));
+        assert_eq!(row.wrong, []);
+    }
+
+    #[test]
+    fn outputs_that_must_be_equal_are_compared_with_a_right_one() {
+        let (job, _) = cli::parse_from("allr -r 3 -n 1").unwrap();
+        let results = [
+            result(&[1], Some("element 7"), 8),
+            result(&[1], None, 9),
+            result(&[1], None, 10),
+        ];
+        let wrong = Row::new(&job, &[Stat::Average], &results).wrong;
+        assert_eq!(wrong[0], (0, "element 7".to_owned()));
+        assert_eq!(
+            wrong[1],
+            (
+                2,
+                "last iteration: the output is not that of rank 1".to_owned()
+            )
+        );
+        let (job, _) = cli::parse_from("permute -r 3 -n 1").unwrap();
+        assert_eq!(Row::new(&job, &[Stat::Average], &results).wrong.len(), 1);
+    }
+}

@@ -148,7 +148,7 @@ impl Sizes {
 }
 
 fn whole(option: &str, size: Bytes, element: u64, dtype: &str) -> Result<(), String> {
-    if size.0 % element == 0 {
+    if size.0.is_multiple_of(element) {
         return Ok(());
     }
     let below = size.0 - size.0 % element;

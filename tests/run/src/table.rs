@@ -75,3 +75,25 @@ impl Table {
         aligned.collect::<Vec<_>>().join(GAP)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli;
+
+    #[test]
+    fn columns_are_right_aligned_under_their_heads() {
+        let (job, output) =
+            cli::parse_from("allr -r 2 -b 4 -e 1gb -d fp32 -c random -t avg,p99").unwrap();
+        let table = Table::new(&job, &output.stats);
+        let row = Row::sample(1 << 30, vec![12_345.678, 99_999.0], Vec::new());
+        let small = Row::sample(4, vec![0.5, 1.0], vec![(1, "element 0".to_owned())]);
+        let lines = [table.head(), table.row(&job, &row), table.row(&job, &small)];
+        assert_eq!(
+            lines.join("\n"),
+            "   size(B)    count(elems)      type    time:avg(us)    time:p99(us)    algbw(GB/s)    busbw(GB/s)    check\n\
+             1073741824       268435456      fp32        12345.68        99999.00          86.97          86.97       ok\n         \
+             4               1      fp32            0.50            1.00           0.01           0.01    WRONG"
+        );
+    }
+}

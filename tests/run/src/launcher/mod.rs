@@ -125,7 +125,8 @@ fn describe(job: &Job) -> String {
         None => String::new(),
     };
     format!(
-        "{}: {} ranks, {}, {}{check}. GB/s = 10^9 bytes per second; the time is that of the slowest rank.",
+        "{}: {} ranks, {}, {}{check}\n\
+         GB/s = 10^9 bytes per second; the time of an iteration is that of its slowest rank",
         job.op.long_name(),
         job.ranks,
         plural(job.streams, "stream"),

@@ -10,6 +10,9 @@ use crate::wire::Failure;
 /// How long the others' failures are waited for after the first one: whoever was hit by the cause itself may be late.
 const GRACE: Duration = Duration::from_millis(500);
 
+/// The order of a rank that blames others.
+const LEAST: u8 = 4;
+
 /// What happened to one rank.
 #[derive(Debug)]
 pub(super) enum Cause {
@@ -29,7 +32,7 @@ impl Cause {
             Self::Told(failure) if !failure.by_peer => 1,
             Self::Garbled(_) => 2,
             Self::Died(_) => 3,
-            Self::Told(_) => 4,
+            Self::Told(_) => LEAST,
         }
     }
 }
@@ -63,14 +66,35 @@ impl Verdict {
             .failures
             .iter()
             .min_by_key(|(_, cause)| cause.order())?;
-        let text = match cause {
+        let mut text = match cause {
             // The rank is alone while it only looks at library and settings, which are the same for all.
             Cause::Told(failure) if started == 1 => failure.text.clone(),
             Cause::Told(failure) => format!("rank {rank}: {}", failure.text),
             Cause::Died(status) => format!("rank {rank} {}", ending(*status)),
             Cause::Garbled(what) => format!("rank {rank} {what}"),
         };
+        if cause.order() == LEAST {
+            text += &self.silent(started);
+        }
         Some((*rank, text))
+    }
+
+    /// Ranks that have not failed, where all that have failed blame others: a stopped process says nothing.
+    fn silent(&self, started: usize) -> String {
+        let failed = |rank: &usize| {
+            self.failures
+                .iter()
+                .any(|(other, _)| *other as usize == *rank)
+        };
+        let silent: Vec<String> = (0..started)
+            .filter(|rank| !failed(rank))
+            .map(|rank| rank.to_string())
+            .collect();
+        if silent.is_empty() {
+            String::new()
+        } else {
+            format!("\n  nothing was heard from rank {}", silent.join(", "))
+        }
     }
 }
 
@@ -107,6 +131,15 @@ mod tests {
         verdict.add(0, Cause::Died(ExitStatus::from_raw(4 << 8)));
         let text = "rank 1 ended with exit code 3 before it was finished";
         assert_eq!(verdict.message(2), Some((1, text.to_owned())));
+    }
+
+    #[test]
+    fn a_rank_that_says_nothing_is_named_when_all_others_blame_their_peers() {
+        let mut verdict = Verdict::default();
+        verdict.add(0, Cause::Told(Failure::by_peer("late")));
+        verdict.add(3, Cause::Told(Failure::by_peer("late")));
+        let text = "rank 0: late\n  nothing was heard from rank 1, 2";
+        assert_eq!(verdict.message(4), Some((0, text.to_owned())));
     }
 
     #[test]

@@ -61,12 +61,22 @@ fn run(rank: u32, start: &Start, speaker: &mut Speaker) -> Result<(), Failure> {
     speaker.say(&Message::Ready).map_err(unheard)?;
     let connection = Connection::join(library, rank, job.ranks, &start.root)?;
     let mut runner = Runner::new(job, &settings, &connection)?;
+    let done = sizes(&mut runner, job, speaker).and_then(|()| runner.release());
+    if done.is_err() {
+        // Its end would wait for a worker that may be stuck.
+        std::mem::forget(runner);
+        return done;
+    }
+    drop(runner);
+    connection.leave()
+}
+
+fn sizes(runner: &mut Runner<'_>, job: &Job, speaker: &mut Speaker) -> Result<(), Failure> {
     for (index, bytes) in (0..).zip(job.sizes.iter()) {
         let result = runner.size(index, bytes, speaker)?;
         speaker.say(&Message::Size(result)).map_err(unheard)?;
     }
-    runner.release()?;
-    connection.leave()
+    Ok(())
 }
 
 fn settings(job: &Job) -> Result<Settings, Failure> {

@@ -104,7 +104,11 @@ impl<'a> Runner<'a> {
             index,
             checks: 0,
         };
-        size.run(speaker)?;
+        if let Err(failure) = size.run(speaker) {
+            // The context has an unfinished task; it stays with the queue, which the process does not end.
+            std::mem::forget(size);
+            return Err(failure);
+        }
         let Size {
             context, result, ..
         } = size;
