@@ -1,0 +1,154 @@
+//! A run that is ended or goes wrong: one message that names the cause, the right exit code, and nothing left behind.
+
+mod common;
+
+use std::fs;
+
+use common::{Running, run, signal, start};
+
+/// Runs until it is ended: more sizes than anybody waits for.
+const ENDLESS: &str = "allr -r 4 -b 4 -e 1gb -i 4 -n 3 -w 0";
+
+fn endless(options: &str) -> Running {
+    let mut running = start(&format!("{ENDLESS} {options}"));
+    running.first_row();
+    running
+}
+
+#[test]
+fn a_killed_rank_is_named() {
+    let running = endless("");
+    signal(running.rank(2), libc::SIGKILL);
+    let outcome = running.finish();
+    outcome.assert(1, &["error: rank 2 was killed by signal 9 (SIGKILL)"]);
+    assert_eq!(outcome.stderr.matches("error:").count(), 1, "{outcome:?}");
+}
+
+#[test]
+fn a_killed_root_is_named() {
+    let running = endless("-c random");
+    signal(running.rank(0), libc::SIGKILL);
+    running
+        .finish()
+        .assert(1, &["error: rank 0 was killed by signal 9 (SIGKILL)"]);
+}
+
+#[test]
+fn a_rank_that_exits_is_named_with_its_code() {
+    let outcome = run("permute -r 3 -b 1kb -e 1kb --fault 1:exit");
+    outcome.assert(
+        1,
+        &["error: rank 1 ended with exit code 3 before it was finished"],
+    );
+}
+
+#[test]
+fn signals_end_all_ranks_and_tell_their_number() {
+    for (number, code) in [(libc::SIGINT, 130), (libc::SIGTERM, 143)] {
+        let running = endless("");
+        assert_eq!(running.processes().len(), 5);
+        signal(running.pid(), number);
+        let outcome = running.finish();
+        outcome.assert(code, &[&format!("ended by signal {number}")]);
+        assert!(!outcome.stderr.contains("error"), "{outcome:?}");
+    }
+}
+
+#[test]
+fn no_rank_outlives_a_killed_launcher() {
+    let running = endless("");
+    signal(running.pid(), libc::SIGKILL);
+    assert_eq!(running.finish().code(), -libc::SIGKILL);
+}
+
+/// The names of what a process has open.
+fn open_files(pid: impl std::fmt::Display) -> Vec<String> {
+    let entries = fs::read_dir(format!("/proc/{pid}/fd"))
+        .expect("descriptors")
+        .flatten();
+    entries
+        .filter_map(|entry| {
+            Some(
+                fs::read_link(entry.path())
+                    .ok()?
+                    .to_string_lossy()
+                    .into_owned(),
+            )
+        })
+        .collect()
+}
+
+/// A run in progress holds pipes, sockets and the like; nothing that has a name in a file system, but for what this test
+/// itself has inherited.
+#[test]
+fn no_process_has_a_file_open_that_could_be_left_behind() {
+    let (running, inherited) = (endless(""), open_files("self"));
+    let nameless = |file: &String| {
+        ["pipe:", "socket:", "anon_inode:", "/dev/null"]
+            .iter()
+            .any(|kind| file.starts_with(kind))
+    };
+    for (_, pid) in running.processes() {
+        let mut files = open_files(pid);
+        assert!(files.len() > 3, "{files:?}");
+        files.retain(|file| !nameless(file) && !inherited.contains(file));
+        assert_eq!(files, Vec::<String>::new());
+    }
+    signal(running.pid(), libc::SIGTERM);
+    running.finish();
+}
+
+#[test]
+fn a_device_that_hangs_is_told_with_what_is_stuck() {
+    let outcome = run("allg -r 3 -b 1kb -e 1kb -n 2 --fault 2:hang --timeout 1");
+    outcome.assert(
+        1,
+        &[
+            "error: rank 2: 1024 bytes, iteration 7 of 7: the network task is still WAITING_DEVICE_TRIGGER after 1.",
+            "driver: network task of execution 7 is WAITING_DEVICE_TRIGGER",
+            "device: execution 7 is unfinished at its deadline; stream 0 block 0 Receive lane step",
+            "history: +",
+        ],
+    );
+}
+
+#[test]
+fn a_stopped_rank_is_named_when_the_others_give_up() {
+    let running = endless("--timeout 1");
+    signal(running.rank(1), libc::SIGSTOP);
+    running.finish().assert(
+        1,
+        &["nothing was heard from rank 1", "the network task is still"],
+    );
+}
+
+#[test]
+fn a_wrong_result_is_shown_with_rank_element_and_both_values() {
+    let outcome = run("allr -r 3 -b 2 -e 4 -i 2 -d int16 -c all_ones --fault 1:wrong");
+    outcome.assert(
+        1,
+        &[
+            "wrong result of 4 bytes on rank 1, iteration 1: element 1 is 259, expected 3",
+            "error: 2 of 2 sizes have wrong results - test failed",
+        ],
+    );
+    assert!(
+        !outcome.stderr.contains("on rank 0") && !outcome.stderr.contains("on rank 2"),
+        "{outcome:?}"
+    );
+    for (size, cells) in outcome.rows() {
+        assert_eq!(
+            cells.last().map(String::as_str),
+            Some("WRONG"),
+            "{size}: {outcome:?}"
+        );
+    }
+}
+
+/// A reader that goes away, such as `head`, ends the run.
+#[test]
+fn a_closed_standard_output_ends_the_run() {
+    let mut running = endless("");
+    running.close_stdout();
+    running.finish().assert(1, &["cannot write the table"]);
+}

@@ -1,0 +1,206 @@
+//! What a run prints and writes.
+
+mod common;
+
+use std::fs;
+use std::io::Read;
+use std::os::fd::FromRawFd;
+use std::process::Stdio;
+use std::ptr;
+
+use common::{command, run, scratch, start_command};
+use serde_json::Value;
+
+#[test]
+fn a_table_in_a_pipe_is_plain_and_aligned() {
+    let outcome = run("redsct -r 4 -b 1kb -e 2kb -f 2 -d bf16 -n 3 -t avg,p50,p99 --blocks 2");
+    outcome.assert(0, &[]);
+    assert_eq!(outcome.stderr, "");
+    assert!(!outcome.stdout.contains(['\x1b', '\r']), "{outcome:?}");
+    let lines: Vec<&str> = outcome.stdout.lines().collect();
+    assert_eq!(lines[0], "reduce_scatter: 4 ranks, 1 stream, 2 blocks");
+    assert!(lines[1].starts_with("GB/s = 10^9 bytes per second"));
+    let heads: Vec<&str> = lines[2].split_whitespace().collect();
+    assert_eq!(
+        heads,
+        [
+            "size(B)",
+            "count(elems)",
+            "type",
+            "time:avg(us)",
+            "time:p50(us)",
+            "time:p99(us)",
+            "algbw(GB/s)",
+            "busbw(GB/s)"
+        ]
+    );
+    let ends = |line: &str| {
+        let bytes = line.as_bytes();
+        (1..=bytes.len())
+            .filter(|&end| {
+                bytes[end - 1] != b' ' && bytes.get(end).is_none_or(|next| *next == b' ')
+            })
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(ends(lines[3]), ends(lines[2]));
+    assert_eq!(ends(lines[4]), ends(lines[2]));
+    assert_eq!(
+        lines[3].split_whitespace().take(3).collect::<Vec<_>>(),
+        ["1024", "512", "bf16"]
+    );
+    let average = lines[5]
+        .strip_prefix("Avg bus bandwidth: ")
+        .and_then(|rest| rest.strip_suffix("GB/s"))
+        .expect("the footer");
+    assert_eq!(average.split_once('.').expect("a fraction").1.len(), 4);
+    assert_eq!(lines.len(), 6);
+}
+
+fn json(args: &str) -> Value {
+    let path = scratch("results.json");
+    let outcome = run(&format!("{args} --report-to-json-file {}", path.display()));
+    outcome.assert(0, &[]);
+    let text = fs::read_to_string(&path).expect("the results");
+    fs::remove_file(&path).expect("the results");
+    serde_json::from_str(&text).expect("JSON")
+}
+
+#[test]
+fn the_json_file_has_the_keys_of_the_table_and_bandwidths_that_fit_the_times() {
+    let whole = json("allr -r 4 -b 1kb -e 4kb -f 4 -d fp32 -n 4 -t avg,p99.5 -c random --seed 11");
+    let results = whole["results"].as_array().expect("a list");
+    assert_eq!(results.len(), 2);
+    for (result, bytes) in results.iter().zip([1024_u64, 4096]) {
+        assert_eq!(result["size(B)"], bytes);
+        assert_eq!(result["count(elems)"], bytes / 4);
+        assert_eq!(result["type"], "fp32");
+        assert_eq!(result["check"], "ok");
+        let number = |key: &str| result[key].as_f64().expect(key);
+        assert!(number("time:p99.5(us)") >= number("time:avg(us)"));
+        let algbw = bytes as f64 / (number("time:avg(us)") * 1e3);
+        assert!(
+            (number("algbw(GB/s)") / algbw - 1.0).abs() < 1e-9,
+            "{result}"
+        );
+        assert!(
+            (number("busbw(GB/s)") / (algbw * 1.5) - 1.0).abs() < 1e-9,
+            "{result}"
+        );
+    }
+    assert_eq!(whole["info"]["op"], "all_reduce");
+    assert_eq!(whole["info"]["ranks"], 4);
+    assert_eq!(whole["info"]["seed"], 11);
+}
+
+#[test]
+fn a_seed_gives_the_same_data_and_another_seed_other_data() {
+    let digests = |seed: u32| {
+        let whole = json(&format!(
+            "alltoall -r 3 -b 1kb -e 2kb -f 2 -n 1 -c random --seed {seed}"
+        ));
+        let results = whole["results"].as_array().expect("a list").iter();
+        results
+            .map(|result| result["digests"].clone())
+            .collect::<Vec<_>>()
+    };
+    let first = digests(5);
+    assert_eq!(first, digests(5));
+    assert_ne!(first, digests(6));
+    assert_eq!(first[0].as_array().expect("one per rank").len(), 3);
+}
+
+#[test]
+fn a_run_that_fails_leaves_no_new_json_file_and_keeps_an_old_one() {
+    let path = scratch("kept.json");
+    let args = format!(
+        "permute -r 2 -b 4 -e 4 --fault 1:exit --report-to-json-file {}",
+        path.display()
+    );
+    run(&args).assert(1, &["rank 1 ended"]);
+    assert!(!path.exists());
+    fs::write(&path, "old").expect("a file");
+    run(&args).assert(1, &["rank 1 ended"]);
+    assert_eq!(fs::read_to_string(&path).expect("the file"), "old");
+    fs::remove_file(&path).expect("the file");
+}
+
+#[test]
+fn debug_shows_processes_and_settings_of_the_ranks() {
+    let mut command = command("allr -r 2 -b 4 -e 4 --debug");
+    command.env("NEURON_RT_LOG_LEVEL", "INFO");
+    let outcome = start_command(command).finish();
+    outcome.assert(
+        0,
+        &[
+            "rank 0: process ",
+            "rank 1: process ",
+            "rank 1: NEURON_RT_DBG_EARLY_COMPLETION = ",
+        ],
+    );
+}
+
+/// A terminal: both ends.
+#[allow(unsafe_code, reason = "openpty is a C call")]
+fn terminal() -> (fs::File, fs::File) {
+    let (mut ours, mut theirs) = (-1, -1);
+    let (name, settings, size) = (ptr::null_mut(), ptr::null(), ptr::null());
+    // SAFETY: two valid places for the descriptors; name, settings and size are not given.
+    let opened = unsafe { libc::openpty(&raw mut ours, &raw mut theirs, name, settings, size) };
+    assert_eq!(opened, 0);
+    // SAFETY: a fresh descriptor that nobody else owns.
+    let ours = unsafe { fs::File::from_raw_fd(ours) };
+    // SAFETY: as above.
+    (ours, unsafe { fs::File::from_raw_fd(theirs) })
+}
+
+/// What the main job shows on a terminal, where its standard error leads.
+fn shown(args: &str) -> String {
+    let (mut ours, theirs) = terminal();
+    let mut command = command(args);
+    command
+        .env("TERM", "xterm")
+        .stdout(Stdio::null())
+        .stderr(theirs);
+    let mut child = command.spawn().expect("starts");
+    // The only other holder of the terminal's end: when the run ends, reading does.
+    drop(command);
+    let mut text = Vec::new();
+    // The end of a terminal is an error, after all that was shown.
+    let _ = ours.read_to_end(&mut text);
+    assert!(child.wait().expect("our child").success());
+    String::from_utf8(text).expect("text")
+}
+
+#[test]
+fn a_terminal_shows_progress_and_is_clean_afterwards() {
+    let text = shown("allr -r 2 -b 4 -e 8 -f 2 -d fp32 -n 3 -w 2");
+    assert!(
+        text.contains("\r\x1b[Kallr 4: iteration 1 of 5"),
+        "{text:?}"
+    );
+    assert!(text.ends_with("\r\x1b[K"), "{text:?}");
+    assert_eq!(
+        shown("allr -r 2 -b 4 -e 8 -f 2 -d fp32 --non-interactive"),
+        ""
+    );
+}
+
+#[test]
+fn help_names_every_option_and_the_unit() {
+    let outcome = run("--help");
+    outcome.assert(0, &[]);
+    for part in [
+        "-r, --nworkers",
+        "-b, --minbytes",
+        "--report-to-json-file",
+        "--early-completion",
+        "10^9 bytes",
+        "Exit codes",
+    ] {
+        assert!(
+            outcome.stdout.contains(part),
+            "no {part} in {}",
+            outcome.stdout
+        );
+    }
+}

@@ -1,0 +1,163 @@
+//! What is not accepted: one clear message, before anything is moved, and the right exit code.
+
+mod common;
+
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::Command;
+
+use common::{command, run, scratch, start_command};
+
+#[test]
+fn command_lines_that_are_not_accepted_end_with_code_2() {
+    for (args, parts) in [
+        ("allr -r 0", &["'0'", "--nworkers", "accepted: 2 to 64"][..]),
+        ("allr -r 65", &["'65'", "accepted: 2 to 64"]),
+        (
+            "allr -r 2 -b 3 -d fp32",
+            &[
+                "-b/--minbytes is 3 bytes",
+                "fp32",
+                "multiples of 4, such as 0 or 4",
+            ],
+        ),
+        (
+            "allr -r 2 -b 8 -e 4",
+            &["-b/--minbytes is 8", "above -e/--maxbytes 4"],
+        ),
+        (
+            "bcast -r 2",
+            &[
+                "\"bcast\"",
+                "accepted: allr allg redsct alltoall sendrecv permute",
+            ],
+        ),
+        ("allr -r 2 -f 1", &["'1'", "--stepfactor", "accepted: 2 to"]),
+        (
+            "allr -r 2 -t p101",
+            &["'p101'", "--stats", "accepted: avg, or p and a percentage"],
+        ),
+        ("", &["--nworkers <N>", "<OP>"]),
+    ] {
+        let outcome = run(args);
+        outcome.assert(2, parts);
+        assert_eq!(outcome.stdout, "", "{args}");
+        assert_eq!(outcome.stderr.matches("error:").count(), 1, "{outcome:?}");
+    }
+}
+
+#[test]
+fn a_json_path_that_cannot_be_written_is_told_before_the_run() {
+    let outcome = run("allr -r 2 --report-to-json-file /nonexistent/results.json");
+    outcome.assert(
+        2,
+        &[
+            "--report-to-json-file /nonexistent/results.json: No such file",
+            "accepted: a file that can be written",
+        ],
+    );
+    assert_eq!(outcome.stdout, "");
+}
+
+#[test]
+fn a_bad_variable_is_told_once() {
+    let mut command = command("allr -r 4 -b 4 -e 4");
+    command.env("NEURON_RT_EXEC_TIMEOUT", "soon");
+    let outcome = start_command(command).finish();
+    outcome.assert(
+        1,
+        &["NEURON_RT_EXEC_TIMEOUT=\"soon\" (environment) is not accepted"],
+    );
+    assert_eq!(outcome.stderr.matches("soon").count(), 1, "{outcome:?}");
+}
+
+#[test]
+fn a_library_that_is_not_there_is_told_once() {
+    let outcome = run("allr -r 4 --library /nonexistent/libnccom.so");
+    outcome.assert(
+        1,
+        &[
+            "error: cannot open the collectives library",
+            "\"/nonexistent/libnccom.so\"",
+            "LD_LIBRARY_PATH",
+        ],
+    );
+    assert_eq!(outcome.stderr.matches("error:").count(), 1, "{outcome:?}");
+}
+
+/// A library whose version probe tells another compatibility id.
+fn other_version() -> PathBuf {
+    let (source, library) = (scratch("version.c"), scratch("libother.so"));
+    let text = "void neuronGetVersionInfo(unsigned long long *info, unsigned size)\n\
+                { info[0] = 2; info[1] = 40; info[2] = 1; info[3] = 0; info[4] = 0; info[5] = 0; info[6] = 97; }\n";
+    std::fs::write(&source, text).expect("a source");
+    let compiled = Command::new("cc")
+        .args(["-shared", "-fPIC", "-x", "c", "-o"])
+        .args([&library, &source])
+        .status();
+    assert!(compiled.expect("a C compiler").success());
+    library
+}
+
+#[test]
+fn a_library_of_another_version_is_told_once() {
+    let library = other_version();
+    let outcome = run(&format!("allr -r 4 --library {}", library.display()));
+    outcome.assert(
+        1,
+        &[
+            "Incompatible version of aws-neuronx-collectives.  Compatibility id: 97, expected: 89",
+            "version 2.40.1.0",
+        ],
+    );
+    assert_eq!(
+        outcome.stderr.matches("Incompatible").count(),
+        1,
+        "{outcome:?}"
+    );
+}
+
+#[test]
+fn a_port_in_use_is_told_with_the_way_out() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("an address").to_string();
+    let mut command = command("allr -r 4 -b 4 -e 4");
+    command.env("NEURON_RT_ROOT_COMM_ID", &address);
+    let outcome = start_command(command).finish();
+    let port = format!(
+        "port {} is in use",
+        taken.local_addr().expect("an address").port()
+    );
+    outcome.assert(
+        1,
+        &[
+            &format!("NEURON_RT_ROOT_COMM_ID is {address}"),
+            &port,
+            "accepted: a free port",
+        ],
+    );
+    assert_eq!(outcome.stderr.lines().count(), 1, "{outcome:?}");
+}
+
+#[test]
+fn a_port_that_is_free_is_used() {
+    let probe = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = probe.local_addr().expect("an address").to_string();
+    drop(probe);
+    let mut command = command("allr -r 2 -b 4 -e 4 -c random");
+    command.env("NEURON_RT_ROOT_COMM_ID", &address);
+    start_command(command)
+        .finish()
+        .assert_checked("a given port", &[4]);
+}
+
+#[test]
+fn the_part_of_a_rank_is_not_for_users() {
+    let outcome = start_command({
+        let mut command = Command::new(env!("CARGO_BIN_EXE_proxy-run"));
+        command.args(["rank", "0"]);
+        command
+    })
+    .finish();
+    outcome.assert(2, &["a rank is started by the launcher alone"]);
+}
