@@ -349,7 +349,8 @@ fn check_entries<E: Entry>(
             "2 (EXEC_COMPLETE) on the last entry",
         ));
     }
-    let mut previous = 0;
+    // The lowest op that an entry may belong to: that of the entry before, or the next one once that has ended.
+    let mut lowest = 0;
     for (index, entry) in body.iter().enumerate() {
         if entry.mark() > NET_OP_COMPLETE {
             let accepted = "0 (NET_TRANSFER) or 1 (NET_OP_COMPLETE) before the last entry";
@@ -363,17 +364,19 @@ fn check_entries<E: Entry>(
                 "an index into net_ops_info",
             ));
         }
-        if entry.op() < previous {
+        if entry.op() < lowest {
             return Err(fail(
                 index,
                 "net_op_idx",
                 entry.op().into(),
-                "not below the entry before",
+                "not below the entry before, and above an op that has ended",
             ));
         }
-        previous = entry.op();
+        lowest = entry.op();
         if entry.mark() == NET_TRANSFER {
             check_transfer(ranks, index, entry, ops)?;
+        } else {
+            lowest = lowest.saturating_add(1);
         }
     }
     check_counts(ops, body, expected)
@@ -457,3 +460,6 @@ fn check_transfer<E: Entry>(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;
