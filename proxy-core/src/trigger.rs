@@ -244,12 +244,13 @@ impl Gate<'_> {
         if self.streams == 0 {
             return Some(Seen([CONSUMED; STREAMS]));
         }
-        // Relaxed, here and below: only the worker reads and writes it. Another task waits in front of this one?
+        // Relaxed: only the worker reads and writes it. Equal: another task waits in front of this one.
         if self.arms.closed_in.load(Ordering::Relaxed) == self.pass {
             return None;
         }
         let seen = self.look(words);
         if seen.is_none() {
+            // Relaxed: as above.
             self.arms.closed_in.store(self.pass, Ordering::Relaxed);
         }
         seen

@@ -151,6 +151,12 @@ fn ops_are_refused_by_field() {
         at(|op| op.data_type_sz = u64::MAX),
         ops(1, "data_type_sz", i64::MAX)
     );
+}
+
+#[test]
+fn flags_and_addresses_of_ops_are_refused_by_field() {
+    let ops = |index, field, found| (Array::Ops, index, field, found);
+    let at = |change: fn(&mut NetOpsInfo)| refusal(move |t| change(&mut t.ops[1]));
     assert_eq!(
         at(|op| op.early_send_completion = 2),
         ops(1, "early_send_completion", 2)

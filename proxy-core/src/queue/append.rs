@@ -33,6 +33,27 @@ impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS,
         None
     }
 
+    /// A slot for each kind that is asked for, or none at all.
+    fn claim_all(
+        &self,
+        entry: &Entry,
+        kinds: [Option<TaskKind>; 2],
+    ) -> Result<Claims<'_>, EnqueueError> {
+        let mut claims: Claims<'_> = [None, None];
+        for (claim, kind) in claims.iter_mut().zip(kinds) {
+            let Some(kind) = kind else { continue };
+            *claim = self.claim(entry.bucket, kind);
+            if claim.is_none() {
+                unclaim(&claims);
+                return Err(EnqueueError::Full {
+                    rank: entry.spec.rank,
+                    capacity: narrow(TASKS),
+                });
+            }
+        }
+        Ok(claims)
+    }
+
     #[expect(
         clippy::too_many_arguments,
         reason = "one private call for both public forms"
@@ -50,19 +71,7 @@ impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS,
         if let Some(shut) = self.inbox.shut_by() {
             return Err(shut.into());
         }
-        let full = EnqueueError::Full {
-            rank: entry.spec.rank,
-            capacity: narrow(TASKS),
-        };
-        let mut claims: [Option<(u32, &Slot, Word)>; 2] = [None, None];
-        for (claim, kind) in claims.iter_mut().zip([network, barrier]) {
-            let Some(kind) = kind else { continue };
-            *claim = self.claim(entry.bucket, kind);
-            if claim.is_none() {
-                unclaim(&claims);
-                return Err(full);
-            }
-        }
+        let claims = self.claim_all(&entry, [network, barrier])?;
         let count = claims.iter().flatten().count();
         let Some(sequence) = context_slot.count_enqueue(context, count) else {
             unclaim(&claims);
@@ -101,7 +110,7 @@ impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS,
     }
 
     /// Pushes one or two slots as one chain, the first of them at the bottom.
-    fn push(&self, claims: &[Option<(u32, &Slot, Word)>; 2]) -> Result<Bell, Shut> {
+    fn push(&self, claims: &Claims<'_>) -> Result<Bell, Shut> {
         let mut chain = claims.iter().flatten();
         let Some((bottom, bottom_slot, _)) = chain.next() else {
             return Ok(Bell::Quiet);

@@ -1,8 +1,6 @@
 //! One task in flight: which machine it runs and what every machine knows of its task.
 
 pub(crate) mod barrier;
-#[cfg(test)]
-mod fixture;
 pub(crate) mod network;
 
 use crate::board::{TaskKey, Word};
@@ -131,3 +129,6 @@ impl Active {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

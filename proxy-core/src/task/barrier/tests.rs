@@ -9,7 +9,7 @@ use crate::id::Rank;
 use crate::port::BarrierPoll::{Failed, Pending, Ready};
 use crate::status::RunState::{Done, Idle, Progressing, WaitingDeviceTrigger as Waiting};
 use crate::status::{Status, TaskKind};
-use crate::task::fixture::{Fake, Row, gate, task};
+use crate::task::tests::{Fake, Row, gate, task};
 use crate::task::{Step, Task};
 use crate::trigger::Arms;
 

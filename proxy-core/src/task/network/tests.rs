@@ -10,7 +10,7 @@ use crate::id::{BlockIndex, Rank};
 use crate::port::NextBlock;
 use crate::status::RunState::{Done, Idle, Init, Progressing, WaitingDeviceTrigger as Waiting};
 use crate::status::{RunState, Status, TaskKind};
-use crate::task::fixture::{Fake, Row, gate, task};
+use crate::task::tests::{Fake, Row, gate, task};
 use crate::task::{Step, Task};
 use crate::trigger::Arms;
 

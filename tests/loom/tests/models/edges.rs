@@ -33,7 +33,7 @@ const fn shown(edge: Edge) -> Shown {
 
 /// Every twin that is named above stands in the models' sources.
 #[test]
-fn every_edge_has_a_twin_or_an_argument() {
+fn h81_every_edge_has_a_twin_or_an_argument() {
     let sources = [
         include_str!("inbox.rs"),
         include_str!("lookup.rs"),
