@@ -18,6 +18,7 @@
 //! | [`fifo`] | the records lent across the seam | context builder |
 //! | [`group`] | `g_shared_proxy_queues` | registry |
 //! | [`recorder`] | black box | worker, dumps |
+//! | [`phone`] | bananaphone: the host bus | ranks of one machine |
 //! | [`status`], [`id`], [`limits`], [`port`] | vocabulary | |
 //!
 //! Absent on purpose: locks on any path that a worker ticks through, pointers, time (a tick reads no clock), logging, and
@@ -37,6 +38,7 @@ pub mod id;
 mod inbox;
 pub mod ladder;
 pub mod limits;
+pub mod phone;
 pub mod port;
 pub mod queue;
 pub mod recorder;

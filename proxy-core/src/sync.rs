@@ -4,6 +4,11 @@
 //! swaps the polyfill for targets without compare-and-swap. Each ordering in the crate belongs to an [`Edge`]; a loom model
 //! can weaken one edge and must then fail, which shows that the model really explores it.
 
+#[cfg(not(loom))]
+use core::sync::atomic::fence;
+#[cfg(loom)]
+use loom::sync::atomic::fence;
+
 pub(crate) use core::sync::atomic::Ordering;
 
 #[cfg(all(not(loom), target_has_atomic = "ptr"))]
@@ -78,6 +83,14 @@ pub enum Edge {
     Record,
     /// The reading side of [`Edge::Record`].
     RecordRead,
+    /// A word of the bus is changed; a peer reads it.
+    PhoneSignal,
+    /// A change and a look at its sleepers, against a count of a sleeper and a second look.
+    PhoneSleep,
+    /// Sleepers are called after a change; a new sleeper notes the call.
+    PhoneCall,
+    /// A message is stamped; its reader sees the stamp.
+    PhoneMessage,
 }
 
 /// The ordering of one side of an edge: `strong`, unless a loom model has weakened the edge.
@@ -87,9 +100,22 @@ pub(crate) const fn edge(_edge: Edge, strong: Ordering) -> Ordering {
     strong
 }
 
+/// A full fence on one side of an edge: what stands before it on this side or what stands before its partner on the other is seen.
+#[inline(always)]
+pub(crate) fn full_fence(edge: Edge) {
+    #[cfg(loom)]
+    if weaken::is_weakened(edge) {
+        return;
+    }
+    let _ = edge;
+    // SeqCst pairs with the other side's fence of the same edge; an acquire-release pair would order neither store before load.
+    fence(Ordering::SeqCst);
+}
+
 #[cfg(loom)]
 pub(crate) fn edge(edge: Edge, strong: Ordering) -> Ordering {
     if weaken::is_weakened(edge) {
+        // Relaxed: pairs with nothing, which the model must notice.
         Ordering::Relaxed
     } else {
         strong

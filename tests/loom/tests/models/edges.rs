@@ -28,6 +28,9 @@ const fn shown(edge: Edge) -> Shown {
         Edge::ContextFinish => Twin("context last access"),
         Edge::Arm => Twin("trigger arm and gate"),
         Edge::Record | Edge::RecordRead => Twin("recorder"),
+        Edge::PhoneSignal => Twin("phone barrier"),
+        Edge::PhoneSleep | Edge::PhoneCall => Twin("phone sleep"),
+        Edge::PhoneMessage => Twin("phone ring"),
     }
 }
 

@@ -1,0 +1,391 @@
+//! The barrier: ranks arrive, a leader gathers, one verdict is found, all read it.
+//!
+//! ```text
+//!   participant:  arrive(g) ----------------------------> poll: pending ... verdict(g)
+//!   leader:       arrive(g) -> gather: pending ... complete -> decide(g, passed) -> verdict(g)
+//!   anybody:      deadline, dead peer -> decide(g, failed) -> verdict(g)
+//! ```
+//!
+//! The verdict of a generation is one word, decided once by compare-and-swap; whoever comes later with another opinion gets
+//! the one that stands. So all ranks leave a generation the same way (requirement H21), also when one times out while the
+//! last one arrives. Back to back is safe: nobody can arrive at g+1 before the verdict on g.
+//!
+//! The execution id travels with the arrival. The leader compares; a rank that is at another execution makes the generation fail
+//! for everybody, as the original does not support programs that differ between ranks.
+
+use core::fmt;
+
+use super::layout::{MAX_WORLD, Segment};
+use super::signal::WORDS;
+use super::{Corrupt, Signal, Wake, Word};
+use crate::sync::Ordering;
+
+/// Changes with the meaning of arrivals and verdicts; part of the layout's hash.
+pub(super) const LAYOUT: u32 = 1;
+
+/// A set of ranks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct RankSet([u32; 4]);
+
+impl RankSet {
+    /// Adds a rank below 128; others are left out.
+    #[must_use]
+    pub fn with(mut self, rank: u16) -> Self {
+        if let Some(word) = self.0.get_mut(usize::from(rank >> 5)) {
+            *word |= 1 << (rank & 31);
+        }
+        self
+    }
+
+    /// All ranks below `world`.
+    #[must_use]
+    pub fn below(world: u16) -> Self {
+        (0..world).collect()
+    }
+
+    /// Whether a rank is in it.
+    #[must_use]
+    pub fn has(&self, rank: u16) -> bool {
+        self.0
+            .get(usize::from(rank >> 5))
+            .is_some_and(|word| word >> (rank & 31) & 1 == 1)
+    }
+
+    /// Its ranks in order.
+    pub fn iter(&self) -> impl Iterator<Item = u16> + use<> {
+        let set = *self;
+        (0..128).filter(move |rank| set.has(*rank))
+    }
+
+    /// Number of ranks.
+    #[must_use]
+    pub fn len(&self) -> u32 {
+        self.0
+            .iter()
+            .map(|word| word.count_ones())
+            .fold(0, u32::wrapping_add)
+    }
+
+    /// Whether it has none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0 == [0; 4]
+    }
+
+    /// The lowest rank.
+    #[must_use]
+    pub fn first(&self) -> Option<u16> {
+        self.iter().next()
+    }
+}
+
+impl FromIterator<u16> for RankSet {
+    fn from_iter<I: IntoIterator<Item = u16>>(ranks: I) -> Self {
+        ranks.into_iter().fold(Self::default(), Self::with)
+    }
+}
+
+impl fmt::Display for RankSet {
+    /// Ranges, not lists: `{0-3,7}`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("{")?;
+        let mut ranks = self.iter().peekable();
+        let mut comma = "";
+        while let Some(first) = ranks.next() {
+            let mut last = first;
+            while let Some(next) = ranks.next_if(|next| *next == last.wrapping_add(1)) {
+                last = next;
+            }
+            write!(f, "{comma}{first}")?;
+            if last > first {
+                write!(f, "-{last}")?;
+            }
+            comma = ",";
+        }
+        f.write_str("}")
+    }
+}
+
+/// How a generation ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub enum Verdict {
+    /// Everybody arrived.
+    Passed,
+    /// This rank's deadline passed before that.
+    TimedOut(u16),
+    /// This rank died or left before it arrived.
+    Gone(u16),
+    /// This rank arrived for another execution than the leader.
+    OtherExecution(u16),
+    /// This rank gave up: its task was aborted or failed.
+    Cancelled(u16),
+}
+
+impl Verdict {
+    const fn parts(self) -> (u32, u16) {
+        match self {
+            Self::Passed => (1, 0),
+            Self::TimedOut(rank) => (2, rank),
+            Self::Gone(rank) => (3, rank),
+            Self::OtherExecution(rank) => (4, rank),
+            Self::Cancelled(rank) => (5, rank),
+        }
+    }
+
+    const fn from_parts(kind: u32, rank: u16) -> Option<Self> {
+        match kind {
+            1 => Some(Self::Passed),
+            2 => Some(Self::TimedOut(rank)),
+            3 => Some(Self::Gone(rank)),
+            4 => Some(Self::OtherExecution(rank)),
+            5 => Some(Self::Cancelled(rank)),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Passed => f.write_str("passed"),
+            Self::TimedOut(rank) => write!(f, "rank {rank} waited longer than its deadline"),
+            Self::Gone(rank) => write!(f, "rank {rank} is gone"),
+            Self::OtherExecution(rank) => {
+                write!(
+                    f,
+                    "MPMD execution is not supported: rank {rank} is at another execution"
+                )
+            }
+            Self::Cancelled(rank) => write!(f, "rank {rank} gave up"),
+        }
+    }
+}
+
+/// What the leader sees of its participants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub enum Gather {
+    /// This rank, and perhaps others, have not arrived.
+    Pending(u16),
+    /// All have arrived for the same execution.
+    Complete,
+    /// This rank arrived for another execution.
+    OtherExecution(u16),
+}
+
+/// A verdict word: 21 bits of generation, of which only the distance counts, 8 bits of rank, 3 bits of kind.
+const GENERATION_SHIFT: u32 = 11;
+const RANK_SHIFT: u32 = 3;
+
+/// One participant's view of one barrier. Not shared; a rank has one per barrier.
+#[derive(Debug)]
+pub struct Participant<'a> {
+    segment: Segment<'a>,
+    barrier: u16,
+    me: u16,
+    participants: RankSet,
+    generation: u32,
+    /// Participants that the leader has seen in this generation.
+    seen: RankSet,
+}
+
+impl<'a> Participant<'a> {
+    /// Rank `me` as one of the participants of a barrier that nobody has used yet, or that these participants have used alone; it
+    /// goes on where this rank stopped. `None` if barrier or rank do not exist or `me` is not among them.
+    #[must_use]
+    pub fn new(segment: Segment<'a>, barrier: u16, me: u16, participants: RankSet) -> Option<Self> {
+        let geometry = segment.geometry();
+        let known = barrier < geometry.barriers()
+            && participants.iter().all(|rank| rank < geometry.world());
+        if !known || !participants.has(me) {
+            return None;
+        }
+        let (last, _) = arrival(&segment, barrier, me)?;
+        Some(Self {
+            segment,
+            barrier,
+            me,
+            participants,
+            generation: last.load(),
+            seen: RankSet::default(),
+        })
+    }
+
+    /// The participants.
+    #[must_use]
+    pub const fn participants(&self) -> RankSet {
+        self.participants
+    }
+
+    /// Who gathers and decides: the lowest participant.
+    #[must_use]
+    pub fn leader(&self) -> u16 {
+        self.participants.first().unwrap_or(self.me)
+    }
+
+    /// Whether this rank is the leader.
+    #[must_use]
+    pub fn is_leader(&self) -> bool {
+        self.leader() == self.me
+    }
+
+    /// Number of the generation that was arrived at last, from 1.
+    #[must_use]
+    pub const fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    /// Arrives at the next generation, for execution `exec`. The verdict on the one before must have been read.
+    pub fn arrive(&mut self, exec: u64) -> Wake {
+        self.generation = self.generation.wrapping_add(1);
+        self.seen = RankSet::default().with(self.me);
+        let Some((arrival, exec_words)) = self.arrival(self.me) else {
+            return Wake::Nobody;
+        };
+        for (word, half) in exec_words.iter().zip(halves(exec)) {
+            // Relaxed: published by the generation.
+            word.store(half, Ordering::Relaxed);
+        }
+        arrival.store(self.generation)
+    }
+
+    /// Leader: whether all have arrived. Each participant is looked at until it has arrived, and then no more.
+    pub fn gather(&mut self, exec: u64) -> Gather {
+        for rank in self.participants.iter() {
+            if self.seen.has(rank) {
+                continue;
+            }
+            let Some((arrival, exec_words)) = self.arrival(rank) else {
+                return Gather::Pending(rank);
+            };
+            if !self.reached(arrival.load()) {
+                return Gather::Pending(rank);
+            }
+            for (word, half) in exec_words.iter().zip(halves(exec)) {
+                // Relaxed: made visible by the generation's acquire.
+                if word.load(Ordering::Relaxed) != half {
+                    return Gather::OtherExecution(rank);
+                }
+            }
+            self.seen = self.seen.with(rank);
+        }
+        Gather::Complete
+    }
+
+    /// The verdict on this generation, if there is one.
+    pub fn verdict(&self) -> Result<Option<Verdict>, Corrupt> {
+        let Some(signal) = self.released() else {
+            return Ok(None);
+        };
+        self.read(signal.load())
+    }
+
+    /// Decides this generation, unless it is decided: returns the verdict that stands, and whom to wake. Refuses a verdict about a
+    /// rank that is not of this bus.
+    pub fn decide(&self, verdict: Verdict) -> Result<(Verdict, Wake), Corrupt> {
+        let Some(signal) = self.released() else {
+            return Ok((verdict, Wake::Nobody));
+        };
+        let (kind, rank) = verdict.parts();
+        let new =
+            self.generation << GENERATION_SHIFT | u32::from(rank.min(0xFF)) << RANK_SHIFT | kind;
+        self.read(new)?;
+        let mut seen = signal.load();
+        // A failure is another's decision, of this generation or, if we looked late, of an older one.
+        for _ in 0..MAX_WORLD {
+            if let Some(standing) = self.read(seen)? {
+                return Ok((standing, Wake::Nobody));
+            }
+            match signal.exchange(seen, new) {
+                Ok(wake) => return Ok((verdict, wake)),
+                Err(now) => seen = now,
+            }
+        }
+        Err(self.corrupt(seen))
+    }
+
+    /// Participants that have not arrived at this generation.
+    #[must_use]
+    pub fn missing(&self) -> RankSet {
+        let arrived = |rank: &u16| {
+            self.arrival(*rank)
+                .is_some_and(|(arrival, _)| self.reached(arrival.load()))
+        };
+        self.participants
+            .iter()
+            .filter(|rank| !arrived(rank))
+            .collect()
+    }
+
+    /// The signal of the verdict, to sleep on.
+    #[must_use]
+    pub fn released(&self) -> Option<Signal<'a>> {
+        self.segment
+            .signal(self.segment.geometry().verdict(self.barrier))
+    }
+
+    /// The signal of a participant's arrival, for the leader to sleep on.
+    #[must_use]
+    pub fn arrival_of(&self, rank: u16) -> Option<Signal<'a>> {
+        if !self.participants.has(rank) {
+            return None;
+        }
+        self.arrival(rank).map(|(signal, _)| signal)
+    }
+
+    fn arrival(&self, rank: u16) -> Option<(Signal<'a>, &'a [Word])> {
+        arrival(&self.segment, self.barrier, rank)
+    }
+
+    /// Whether an arrival word has reached this generation.
+    const fn reached(&self, arrived: u32) -> bool {
+        arrived.wrapping_sub(self.generation) <= u32::MAX / 2
+    }
+
+    /// What a verdict word says of this generation. A later generation's verdict means that this one failed, and so did that: it
+    /// could not have passed without us.
+    fn read(&self, word: u32) -> Result<Option<Verdict>, Corrupt> {
+        let ahead = (word >> GENERATION_SHIFT).wrapping_sub(self.generation) << GENERATION_SHIFT;
+        // A word of a generation before ours, or of none at all.
+        if word == 0 || ahead > u32::MAX / 2 {
+            return Ok(None);
+        }
+        let rank = word >> RANK_SHIFT & 0xFF;
+        let known = u16::try_from(rank)
+            .ok()
+            .filter(|rank| *rank < self.segment.geometry().world());
+        match known.and_then(|rank| Verdict::from_parts(word & 7, rank)) {
+            Some(Verdict::Passed) if ahead != 0 => Err(self.corrupt(word)),
+            Some(verdict) => Ok(Some(verdict)),
+            None => Err(self.corrupt(word)),
+        }
+    }
+
+    fn corrupt(&self, found: u32) -> Corrupt {
+        Corrupt {
+            field: "verdict",
+            rank: self.leader(),
+            found,
+        }
+    }
+}
+
+/// Signal and execution words of a rank's arrival.
+fn arrival<'a>(segment: &Segment<'a>, barrier: u16, rank: u16) -> Option<(Signal<'a>, &'a [Word])> {
+    let index = segment.geometry().arrival(barrier, rank);
+    let exec = segment.line(index)?.get(WORDS..WORDS.checked_add(2)?)?;
+    Some((segment.signal(index)?, exec))
+}
+
+#[expect(
+    clippy::as_conversions,
+    reason = "splitting a u64 into halves loses nothing"
+)]
+const fn halves(exec: u64) -> [u32; 2] {
+    [exec as u32, (exec >> 32) as u32]
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,1 @@
+//! One verdict per generation.

@@ -1,0 +1,1 @@
+//! Every state and event of the drawing.
