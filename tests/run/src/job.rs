@@ -85,6 +85,7 @@ pub(crate) struct Start {
 /// `-c/--check`: what the inputs hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[value(rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum Check {
     /// Random elements from the seed.
     Random,

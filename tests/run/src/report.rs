@@ -175,7 +175,7 @@ fn write(file: &mut File, job: &Job, stats: &[Stat], rows: &[Row]) -> io::Result
         "streams": job.streams,
         "blocks": job.blocks,
         "seed": job.seed,
-        "check": job.check.map(|check| format!("{check:?}")),
+        "check": job.check,
         "GB/s": "10^9 bytes per second",
     });
     let whole = Whole {

@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 pub(crate) enum Message {
     /// The library is loaded, settings and worker are good. Next it waits for the others.
     Ready,
+    /// It has met all others.
+    Joined,
     /// It begins with that iteration, counted from 1. Rank 0 only, and only when asked for progress.
     Iteration(u32),
     /// A size is through.

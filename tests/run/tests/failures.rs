@@ -4,7 +4,7 @@ mod common;
 
 use std::fs;
 
-use common::{Running, run, signal, start};
+use common::{Running, command, compile, run, signal, start, start_command};
 
 /// Runs until it is ended: more sizes than anybody waits for.
 const ENDLESS: &str = "allr -r 4 -b 4 -e 1gb -i 4 -n 3 -w 0";
@@ -109,6 +109,35 @@ fn a_device_that_hangs_is_told_with_what_is_stuck() {
             "device: execution 7 is unfinished at its deadline; stream 0 block 0 Receive lane step",
             "history: +",
         ],
+    );
+}
+
+#[test]
+fn the_environment_sets_the_deadline_unless_the_command_line_does() {
+    let hang = |options: &str| {
+        let mut command = command(&format!("sendrecv -r 2 -b 4 -e 4 --fault 0:hang {options}"));
+        command.env(
+            "NEURON_RT_EXEC_TIMEOUT",
+            if options.is_empty() { "1" } else { "600" },
+        );
+        start_command(command).finish()
+    };
+    hang("").assert(1, &["error: rank 0", "WAITING_DEVICE_TRIGGER after 1."]);
+    hang("--timeout 1").assert(1, &["error: rank 0", "WAITING_DEVICE_TRIGGER after 1."]);
+}
+
+/// A library that never comes back from being loaded.
+#[test]
+fn ranks_that_never_meet_are_named() {
+    let text = "int pause(void);\n__attribute__((constructor)) static void stay(void) { for (;;) pause(); }\n";
+    let library = compile("stay", text);
+    let outcome = run(&format!(
+        "allr -r 2 -b 4 -e 4 --timeout 1 --library {}",
+        library.display()
+    ));
+    outcome.assert(
+        1,
+        &["error: after 1 s these ranks have not met the others: 0"],
     );
 }
 

@@ -90,6 +90,7 @@ fn the_json_file_has_the_keys_of_the_table_and_bandwidths_that_fit_the_times() {
     assert_eq!(whole["info"]["op"], "all_reduce");
     assert_eq!(whole["info"]["ranks"], 4);
     assert_eq!(whole["info"]["seed"], 11);
+    assert_eq!(whole["info"]["check"], "random");
 }
 
 #[test]

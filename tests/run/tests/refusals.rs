@@ -3,10 +3,9 @@
 mod common;
 
 use std::net::TcpListener;
-use std::path::PathBuf;
 use std::process::Command;
 
-use common::{command, run, scratch, start_command};
+use common::{command, compile, run, start_command};
 
 #[test]
 fn command_lines_that_are_not_accepted_end_with_code_2() {
@@ -86,22 +85,11 @@ fn a_library_that_is_not_there_is_told_once() {
 }
 
 /// A library whose version probe tells another compatibility id.
-fn other_version() -> PathBuf {
-    let (source, library) = (scratch("version.c"), scratch("libother.so"));
-    let text = "void neuronGetVersionInfo(unsigned long long *info, unsigned size)\n\
-                { info[0] = 2; info[1] = 40; info[2] = 1; info[3] = 0; info[4] = 0; info[5] = 0; info[6] = 97; }\n";
-    std::fs::write(&source, text).expect("a source");
-    let compiled = Command::new("cc")
-        .args(["-shared", "-fPIC", "-x", "c", "-o"])
-        .args([&library, &source])
-        .status();
-    assert!(compiled.expect("a C compiler").success());
-    library
-}
-
 #[test]
 fn a_library_of_another_version_is_told_once() {
-    let library = other_version();
+    let text = "void neuronGetVersionInfo(unsigned long long *info, unsigned size)\n\
+                { info[0] = 2; info[1] = 40; info[2] = 1; info[3] = 0; info[4] = 0; info[5] = 0; info[6] = 97; }\n";
+    let library = compile("version", text);
     let outcome = run(&format!("allr -r 4 --library {}", library.display()));
     outcome.assert(
         1,

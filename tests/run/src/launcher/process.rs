@@ -61,6 +61,8 @@ pub(super) struct RankProcess {
     errors: Pipe<ChildStderr>,
     /// How it ended.
     pub(super) status: Option<ExitStatus>,
+    /// It has said that it has met all others.
+    pub(super) joined: bool,
     /// It has said that everything is through.
     pub(super) finished: bool,
     /// Results that the other ranks have not all come to.
@@ -87,6 +89,7 @@ impl RankProcess {
             speech: Pipe::new(stdout),
             errors: Pipe::new(stderr),
             status: None,
+            joined: false,
             finished: false,
             results: VecDeque::new(),
             last_words: VecDeque::new(),

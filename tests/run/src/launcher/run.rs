@@ -1,6 +1,6 @@
 //! The launcher's loop: one poll over signals and pipes, one step per message.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::process::RankProcess;
 use super::screen::Screen;
@@ -34,6 +34,7 @@ pub(super) struct Run<'a> {
     table: Table,
     ranks: Vec<RankProcess>,
     verdict: Verdict,
+    since: Instant,
     /// The rows so far.
     pub(super) rows: Vec<Row>,
 }
@@ -55,6 +56,7 @@ impl<'a> Run<'a> {
             table,
             ranks: Vec::new(),
             verdict: Verdict::default(),
+            since: Instant::now(),
             rows: Vec::new(),
         }
     }
@@ -81,7 +83,7 @@ impl<'a> Run<'a> {
 
     fn listen(&mut self) -> Result<End, String> {
         loop {
-            self.wait(self.verdict.grace())?;
+            self.wait(self.verdict.grace().or(self.time_to_join()?))?;
             while let Some(signal) = self.signals.next() {
                 if signal != libc::SIGCHLD {
                     return Ok(End::Signalled(signal));
@@ -101,6 +103,28 @@ impl<'a> Run<'a> {
                 return Ok(End::Done);
             }
         }
+    }
+
+    /// Time left for the ranks to meet, which has the deadline of an execution; `None` when they have met.
+    fn time_to_join(&self) -> Result<Option<Duration>, String> {
+        let late = self.ranks.iter().filter(|process| !process.joined);
+        let late: Vec<String> = late.map(|process| process.rank().to_string()).collect();
+        if late.is_empty() {
+            return Ok(None);
+        }
+        let left = self
+            .start
+            .job
+            .deadline()
+            .saturating_sub(self.since.elapsed());
+        if left.is_zero() && self.verdict.grace().is_none() {
+            let waited = self.start.job.timeout;
+            return Err(format!(
+                "after {waited} s these ranks have not met the others: {}",
+                late.join(", ")
+            ));
+        }
+        Ok(Some(left))
     }
 
     fn wait(&self, timeout: Option<Duration>) -> Result<(), String> {
@@ -148,6 +172,7 @@ impl<'a> Run<'a> {
                 }
             }
             Ok(Message::Ready) => {}
+            Ok(Message::Joined) => process.joined = true,
             Ok(Message::Iteration(iteration)) => self.show_progress(iteration),
             Ok(Message::Size(result)) => process.results.push_back(result),
             Ok(Message::Finished) => process.finished = true,

@@ -60,6 +60,7 @@ fn run(rank: u32, start: &Start, speaker: &mut Speaker) -> Result<(), Failure> {
     let library = proxy_os::nccom::shared(job.library.as_os_str()).map_err(Failure::own)?;
     speaker.say(&Message::Ready).map_err(unheard)?;
     let connection = Connection::join(library, rank, job.ranks, &start.root)?;
+    speaker.say(&Message::Joined).map_err(unheard)?;
     let mut runner = Runner::new(job, &settings, &connection)?;
     let done = sizes(&mut runner, job, speaker).and_then(|()| runner.release());
     if done.is_err() {

@@ -286,3 +286,18 @@ pub(crate) fn scratch(name: &str) -> PathBuf {
     let _ = fs::remove_file(&path);
     path
 }
+
+/// A shared library from C text.
+pub(crate) fn compile(name: &str, text: &str) -> PathBuf {
+    let (source, library) = (
+        scratch(&format!("{name}.c")),
+        scratch(&format!("lib{name}.so")),
+    );
+    fs::write(&source, text).expect("a source");
+    let mut compiler = Command::new("cc");
+    compiler
+        .args(["-shared", "-fPIC", "-x", "c", "-o"])
+        .args([&library, &source]);
+    assert!(compiler.status().expect("a C compiler").success());
+    library
+}
