@@ -10,7 +10,7 @@ use crate::boot::introduce;
 use crate::boot::star::Star;
 use crate::boot::wire::{Peer, Purpose};
 use crate::connector::Connectors;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, log};
 use crate::peers::{Direction, Net};
 use crate::sock::Deadline;
 use crate::stream::{Lists, Stream};
@@ -154,6 +154,19 @@ impl Comm {
     fn stream(&mut self, stream: u32) -> Result<&mut Stream> {
         let index = self.index(stream)?;
         Ok(&mut self.streams[index])
+    }
+}
+
+impl Drop for Comm {
+    fn drop(&mut self) {
+        for (index, stream) in self.streams.iter().enumerate() {
+            if let Some(block) = stream.running() {
+                let rank = self.rank;
+                log(format_args!(
+                    "rank {rank}: freed while stream {index} block {block} was running"
+                ));
+            }
+        }
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use crate::error::{Error, Result, log};
+use crate::error::{Error, Result};
 use crate::oplist::OpList;
 use crate::peers::{Finished, Net, Peers};
 
@@ -128,6 +128,11 @@ impl Stream {
         self.failed = false;
     }
 
+    /// The block of a run that has begun and not ended.
+    pub(crate) fn running(&self) -> Option<u32> {
+        self.active.is_running().then_some(self.current)
+    }
+
     fn select(&mut self, block: u32) {
         if !self.active.is_empty() {
             self.pending = (block != self.current).then_some(block);
@@ -156,16 +161,5 @@ fn settle(
     if list.is_drained() {
         list.rewind();
         *home = active.take();
-    }
-}
-
-impl Drop for Stream {
-    fn drop(&mut self) {
-        if self.active.is_running() {
-            log(format_args!(
-                "a communicator was freed while block {} was running",
-                self.current
-            ));
-        }
     }
 }

@@ -162,3 +162,21 @@ fn a_freed_handle_is_refused() {
     assert_eq!(free(global), NRT_INVALID);
     assert_eq!(all_gather(global, &mut [0], 1), NRT_INVALID);
 }
+
+#[test]
+fn a_root_with_an_ipv6_address_is_reached() {
+    let root = free_root().replace("127.0.0.1", "[::1]");
+    if std::net::TcpListener::bind(&root).is_err() {
+        eprintln!("SKIPPED: this machine has no IPv6 loopback");
+        return;
+    }
+    std::thread::scope(|scope| {
+        let host = scope.spawn(|| join_global(&root, 0, 2));
+        let member = join_global(&root, 1, 2).expect("joins");
+        let host = host.join().expect("rank 0").expect("hosts");
+        let mut got = [0; 4];
+        assert_eq!(send(member, 0, &mut [1, 2, 3, 4]), 0);
+        assert_eq!((receive(host, 1, &mut got), got), (0, [1, 2, 3, 4]));
+        assert_eq!((free(host), free(member)), (0, 0));
+    });
+}

@@ -75,7 +75,14 @@ fn neighbours(rank: &Rank) -> (i32, i32) {
 fn a_ring_moves_300_entries_of_mixed_sizes_in_worlds_of_1_to_4() {
     for n in 1..=4 {
         world(n, |rank| {
-            let sizes: Vec<_> = (0..300).map(|i| [0, 1, 4096, 17][i % 4]).collect();
+            let size = |i: usize| {
+                if i % 20 == 3 {
+                    1 << 20
+                } else {
+                    [0, 1, 4096, 17][i % 4]
+                }
+            };
+            let sizes: Vec<_> = (0..300).map(size).collect();
             let mut ring = Ring::new(&rank, 0, 7, &sizes);
             assert_eq!(ring.block.start(rank.comm, 0), 0);
             execute(rank.comm, 0, &ring.block, &ring.memory);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::boot::greeter::Greeter;
 use crate::boot::link::{Link, Tag};
 use crate::boot::wire::{Hello, Peer, Purpose};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, log};
 use crate::sock::{Deadline, poll};
 
 /// One rank's ends of all its pair connections.
@@ -144,7 +144,10 @@ impl Pairs {
             let known = hello.purpose == Purpose::Pair && hello.key == self.key;
             match self.incoming.get_mut(place) {
                 // A second connection of a rank follows one that failed: the newer one counts.
-                Some(incoming) if known => *incoming = Some(Link::new(stream, hello.rank)?),
+                Some(incoming) if known => match Link::new(stream, hello.rank) {
+                    Ok(link) => *incoming = Some(link),
+                    Err(error) => log(format_args!("rank {}: {error}", self.rank)),
+                },
                 _ => self.greeter.count_stranger(),
             }
         }

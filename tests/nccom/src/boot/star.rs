@@ -60,7 +60,10 @@ impl Star {
                     greeter.count_stranger();
                     continue;
                 }
-                star.admit(Link::new(stream, hello.rank)?, &hello, deadline);
+                match Link::new(stream, hello.rank) {
+                    Ok(link) => star.admit(link, &hello, deadline),
+                    Err(error) => log(format_args!("rank 0: {error}")),
+                }
             }
         }
         Ok(star)

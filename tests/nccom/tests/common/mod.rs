@@ -23,10 +23,19 @@ extern "C" fn nec_inc_semaphore(address: *mut u32, value: u32) {
     word.fetch_add(value, Ordering::Release);
 }
 
-/// A root address that was free a moment ago.
+/// A root address for one world. Its port lies below the range from which the system takes ports by itself, and each
+/// process has a part of its own: between this call and the root's bind nobody takes it.
 pub(crate) fn free_root() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("its address").to_string()
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        // Relaxed: a counter, nothing is published through it.
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let port = 10_000 + (std::process::id() * 64 + number) % 20_000;
+        let address = format!("127.0.0.1:{port}");
+        if TcpListener::bind(&address).is_ok() {
+            return address;
+        }
+    }
 }
 
 /// A unique id.
