@@ -99,7 +99,8 @@ impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS,
     /// Appends one execution: its network task and, if the context has one, its barrier task; both or none. The status
     /// is visible before the task can run. Arms the start words if the context asks for it.
     ///
-    /// Lock-free: one compare-and-swap per slot, one for the inbox. Allocates nothing.
+    /// Lock-free: one compare-and-swap per slot, one for the inbox. Allocates nothing. Appends of two tasks each that meet
+    /// at a rank's last places may each hold one of them for a moment, and all be told [`EnqueueError::Full`].
     pub fn enqueue<W: DeviceWords + ?Sized>(
         &self,
         context: ContextId,

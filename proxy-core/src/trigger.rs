@@ -103,6 +103,7 @@ impl core::error::Error for FiredBeforeArm {}
 ///
 /// The count stands in the low half of its word, a version that every arm raises in the high half. Arm and consume decide by
 /// the same word, so an arm that took the words to be another execution's finds out if that one consumes them meanwhile.
+/// On 32-bit targets that is 65535 arms that no execution has used; more than there are slots to enqueue from.
 #[derive(Debug)]
 pub(crate) struct Arms {
     count: AtomicUsize,
