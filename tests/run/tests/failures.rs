@@ -100,11 +100,11 @@ fn no_process_has_a_file_open_that_could_be_left_behind() {
 
 #[test]
 fn a_device_that_hangs_is_told_with_what_is_stuck() {
-    let outcome = run("allg -r 3 -b 1kb -e 1kb -n 2 --fault 2:hang --timeout 1");
+    let outcome = run("allg -r 3 -b 1kb -e 1kb -n 2 --fault 2:hang --timeout 2");
     outcome.assert(
         1,
         &[
-            "error: rank 2: 1024 bytes, iteration 7 of 7: the network task is still WAITING_DEVICE_TRIGGER after 1.",
+            "error: rank 2: 1024 bytes, iteration 7 of 7: the network task is still WAITING_DEVICE_TRIGGER after 2.",
             "driver: network task of execution 7 is WAITING_DEVICE_TRIGGER",
             "device: execution 7 is unfinished at its deadline; stream 0 block 0 Receive lane step",
             "history: +",
@@ -118,12 +118,12 @@ fn the_environment_sets_the_deadline_unless_the_command_line_does() {
         let mut command = command(&format!("sendrecv -r 2 -b 4 -e 4 --fault 0:hang {options}"));
         command.env(
             "NEURON_RT_EXEC_TIMEOUT",
-            if options.is_empty() { "1" } else { "600" },
+            if options.is_empty() { "2" } else { "600" },
         );
         start_command(command).finish()
     };
-    hang("").assert(1, &["error: rank 0", "WAITING_DEVICE_TRIGGER after 1."]);
-    hang("--timeout 1").assert(1, &["error: rank 0", "WAITING_DEVICE_TRIGGER after 1."]);
+    hang("").assert(1, &["error: rank 0", "WAITING_DEVICE_TRIGGER after 2."]);
+    hang("--timeout 2").assert(1, &["error: rank 0", "WAITING_DEVICE_TRIGGER after 2."]);
 }
 
 /// A library that never comes back from being loaded.
@@ -132,23 +132,22 @@ fn ranks_that_never_meet_are_named() {
     let text = "int pause(void);\n__attribute__((constructor)) static void stay(void) { for (;;) pause(); }\n";
     let library = compile("stay", text);
     let outcome = run(&format!(
-        "allr -r 2 -b 4 -e 4 --timeout 1 --library {}",
+        "allr -r 2 -b 4 -e 4 --timeout 2 --library {}",
         library.display()
     ));
     outcome.assert(
         1,
-        &["error: after 1 s these ranks have not met the others: 0"],
+        &["error: after 2 s these ranks have not met the others: 0"],
     );
 }
 
+/// Wherever it is stopped: in the middle of an execution, or in the barrier between two sizes.
 #[test]
 fn a_stopped_rank_is_named_when_the_others_give_up() {
-    let running = endless("--timeout 1");
+    let running = endless("--timeout 2");
     signal(running.rank(1), libc::SIGSTOP);
-    running.finish().assert(
-        1,
-        &["nothing was heard from rank 1", "the network task is still"],
-    );
+    let outcome = running.finish();
+    outcome.assert(1, &["\n  nothing was heard from rank 1"]);
 }
 
 #[test]

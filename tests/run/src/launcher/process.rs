@@ -13,6 +13,9 @@ use crate::wire::{Lines, Message, SizeResult};
 /// Lines of standard error that are kept for the case of a failure.
 const KEPT_LINES: usize = 20;
 
+/// The library's own deadline for the messages by which ranks meet, in seconds.
+const BOOTSTRAP_TIMEOUT: &str = "NEURON_CCOM_SOCK_TIMEOUT";
+
 /// A pipe from the rank. Closed when the rank has ended.
 #[derive(Debug)]
 struct Pipe<R> {
@@ -80,6 +83,11 @@ impl RankProcess {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
+        // A barrier between sizes has the deadline of an execution, too, but for ranks that compute expected results
+        // meanwhile: these take as long as they take, one after another on a small machine.
+        if start.job.check.is_none() && std::env::var_os(BOOTSTRAP_TIMEOUT).is_none() {
+            command.env(BOOTSTRAP_TIMEOUT, start.job.timeout.to_string());
+        }
         let mut child = command.process_group(0).spawn()?;
         let (stdin, stdout, stderr) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take());
