@@ -8,7 +8,12 @@
 //!
 //! The verdict of a generation is one word, decided once by compare-and-swap; whoever comes later with another opinion gets
 //! the one that stands. So all ranks leave a generation the same way (requirement H21), also when one times out while the
-//! last one arrives. Back to back is safe: nobody can arrive at g+1 before the verdict on g.
+//! last one arrives.
+//!
+//! Back to back is safe. Nobody arrives at g+1 before it has read the verdict on g; but a rank that is slow to read it may find the
+//! failure of g+1 in its place. g+1 cannot have passed without the slow rank, g can. So each rank notes beside its arrival
+//! the last generation that passed, before it goes on, and the slow rank looks there: who decided g+1 has noted how g ended.
+//! A rank may be slow by 2^20 generations.
 //!
 //! The execution id travels with the arrival. The leader compares; a rank that is at another execution makes the generation fail
 //! for everybody, as the original does not support programs that differ between ranks.
@@ -202,13 +207,13 @@ impl<'a> Participant<'a> {
         if !known || !participants.has(me) {
             return None;
         }
-        let (last, _) = arrival(&segment, barrier, me)?;
+        let last = Arrival::of(&segment, barrier, me)?.generation.load();
         Some(Self {
             segment,
             barrier,
             me,
             participants,
-            generation: last.load(),
+            generation: last,
             seen: RankSet::default(),
         })
     }
@@ -241,14 +246,14 @@ impl<'a> Participant<'a> {
     pub fn arrive(&mut self, exec: u64) -> Wake {
         self.generation = self.generation.wrapping_add(1);
         self.seen = RankSet::default().with(self.me);
-        let Some((arrival, exec_words)) = self.arrival(self.me) else {
+        let Some(arrival) = self.arrival(self.me) else {
             return Wake::Nobody;
         };
-        for (word, half) in exec_words.iter().zip(halves(exec)) {
+        for (word, half) in arrival.exec.iter().zip(halves(exec)) {
             // Relaxed: published by the generation.
             word.store(half, Ordering::Relaxed);
         }
-        arrival.store(self.generation)
+        arrival.generation.store(self.generation)
     }
 
     /// Leader: whether all have arrived. Each participant is looked at until it has arrived, and then no more.
@@ -257,17 +262,19 @@ impl<'a> Participant<'a> {
             if self.seen.has(rank) {
                 continue;
             }
-            let Some((arrival, exec_words)) = self.arrival(rank) else {
+            let Some(arrival) = self.arrival(rank) else {
                 return Gather::Pending(rank);
             };
-            if !self.reached(arrival.load()) {
+            if !self.reached(arrival.generation.load()) {
                 return Gather::Pending(rank);
             }
-            for (word, half) in exec_words.iter().zip(halves(exec)) {
-                // Relaxed: made visible by the generation's acquire.
-                if word.load(Ordering::Relaxed) != half {
-                    return Gather::OtherExecution(rank);
-                }
+            // Relaxed: made visible by the generation's acquire.
+            let found = arrival
+                .exec
+                .each_ref()
+                .map(|word| word.load(Ordering::Relaxed));
+            if found != halves(exec) {
+                return Gather::OtherExecution(rank);
             }
             self.seen = self.seen.with(rank);
         }
@@ -279,7 +286,8 @@ impl<'a> Participant<'a> {
         let Some(signal) = self.released() else {
             return Ok(None);
         };
-        self.read(signal.load())
+        let verdict = self.read(signal.load())?;
+        Ok(verdict.map(|verdict| self.note(verdict)))
     }
 
     /// Decides this generation, unless it is decided: returns the verdict that stands, and whom to wake. Refuses a verdict about a
@@ -296,10 +304,10 @@ impl<'a> Participant<'a> {
         // A failure is another's decision, of this generation or, if we looked late, of an older one.
         for _ in 0..MAX_WORLD {
             if let Some(standing) = self.read(seen)? {
-                return Ok((standing, Wake::Nobody));
+                return Ok((self.note(standing), Wake::Nobody));
             }
             match signal.exchange(seen, new) {
-                Ok(wake) => return Ok((verdict, wake)),
+                Ok(wake) => return Ok((self.note(verdict), wake)),
                 Err(now) => seen = now,
             }
         }
@@ -311,7 +319,7 @@ impl<'a> Participant<'a> {
     pub fn missing(&self) -> RankSet {
         let arrived = |rank: &u16| {
             self.arrival(*rank)
-                .is_some_and(|(arrival, _)| self.reached(arrival.load()))
+                .is_some_and(|arrival| self.reached(arrival.generation.load()))
         };
         self.participants
             .iter()
@@ -332,11 +340,30 @@ impl<'a> Participant<'a> {
         if !self.participants.has(rank) {
             return None;
         }
-        self.arrival(rank).map(|(signal, _)| signal)
+        Some(self.arrival(rank)?.generation)
     }
 
-    fn arrival(&self, rank: u16) -> Option<(Signal<'a>, &'a [Word])> {
-        arrival(&self.segment, self.barrier, rank)
+    fn arrival(&self, rank: u16) -> Option<Arrival<'a>> {
+        Arrival::of(&self.segment, self.barrier, rank)
+    }
+
+    /// Notes a verdict on this generation for those who are slow to read it.
+    fn note(&self, verdict: Verdict) -> Verdict {
+        if let (Verdict::Passed, Some(arrival)) = (verdict, self.arrival(self.me)) {
+            // Relaxed: published by our next arrival, before which we decide nothing later.
+            arrival.passed.store(self.generation, Ordering::Relaxed);
+        }
+        verdict
+    }
+
+    /// Whether another has noted that this generation passed.
+    fn is_noted(&self) -> bool {
+        self.participants.iter().any(|rank| {
+            self.arrival(rank).is_some_and(|arrival| {
+                // Relaxed: made visible by the acquire of a later generation's verdict.
+                arrival.passed.load(Ordering::Relaxed) == self.generation
+            })
+        })
     }
 
     /// Whether an arrival word has reached this generation.
@@ -344,8 +371,8 @@ impl<'a> Participant<'a> {
         arrived.wrapping_sub(self.generation) <= u32::MAX / 2
     }
 
-    /// What a verdict word says of this generation. A later generation's verdict means that this one failed, and so did that: it
-    /// could not have passed without us.
+    /// What a verdict word says of this generation. A later generation's verdict is a failure, as that could not have passed
+    /// without us, and how this one ended has been noted.
     fn read(&self, word: u32) -> Result<Option<Verdict>, Corrupt> {
         let ahead = (word >> GENERATION_SHIFT).wrapping_sub(self.generation) << GENERATION_SHIFT;
         // A word of a generation before ours, or of none at all.
@@ -358,6 +385,7 @@ impl<'a> Participant<'a> {
             .filter(|rank| *rank < self.segment.geometry().world());
         match known.and_then(|rank| Verdict::from_parts(word & 7, rank)) {
             Some(Verdict::Passed) if ahead != 0 => Err(self.corrupt(word)),
+            Some(_) if ahead != 0 && self.is_noted() => Ok(Some(Verdict::Passed)),
             Some(verdict) => Ok(Some(verdict)),
             None => Err(self.corrupt(word)),
         }
@@ -372,11 +400,24 @@ impl<'a> Participant<'a> {
     }
 }
 
-/// Signal and execution words of a rank's arrival.
-fn arrival<'a>(segment: &Segment<'a>, barrier: u16, rank: u16) -> Option<(Signal<'a>, &'a [Word])> {
-    let index = segment.geometry().arrival(barrier, rank);
-    let exec = segment.line(index)?.get(WORDS..WORDS.checked_add(2)?)?;
-    Some((segment.signal(index)?, exec))
+/// A rank's arrival: its line.
+struct Arrival<'a> {
+    generation: Signal<'a>,
+    exec: &'a [Word; 2],
+    /// The last generation that this rank knows to have passed.
+    passed: &'a Word,
+}
+
+impl<'a> Arrival<'a> {
+    fn of(segment: &Segment<'a>, barrier: u16, rank: u16) -> Option<Self> {
+        let index = segment.geometry().arrival(barrier, rank);
+        let (exec, rest) = segment.line(index)?.get(WORDS..)?.split_first_chunk()?;
+        Some(Self {
+            generation: segment.signal(index)?,
+            exec,
+            passed: rest.first()?,
+        })
+    }
 }
 
 #[expect(

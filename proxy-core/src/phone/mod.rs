@@ -51,3 +51,6 @@ impl fmt::Display for Corrupt {
 }
 
 impl core::error::Error for Corrupt {}
+
+#[cfg(test)]
+mod tests;

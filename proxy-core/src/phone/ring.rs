@@ -154,6 +154,18 @@ impl<'a> Producer<'a> {
 
     /// Sends a message, or says why not at once.
     pub fn try_send(&mut self, to: To, tag: u32, message: &[u8]) -> Result<Wake, SendError> {
+        self.try_send_with(to, tag, message, || ())
+    }
+
+    /// Sends a message and calls `written` when all of it is in the ring but no reader can see it yet: the point between
+    /// reserving and committing, at which a test can let its process die.
+    pub fn try_send_with(
+        &mut self,
+        to: To,
+        tag: u32,
+        message: &[u8],
+        written: impl FnOnce(),
+    ) -> Result<Wake, SendError> {
         let geometry = *self.segment.geometry();
         if let To::Rank(rank) = to
             && (rank >= geometry.world() || rank == self.me)
@@ -175,7 +187,8 @@ impl<'a> Producer<'a> {
                 return Err(SendError::Full { reader: slowest });
             }
         }
-        cell::write(&self.segment, self.me, self.tail, to, tag, message);
+        let message = (to, tag, message);
+        cell::write(&self.segment, self.me, self.tail, message, written);
         self.tail = end;
         let tail = self.segment.signal(geometry.tail(self.me));
         Ok(tail.map_or(Wake::Nobody, |tail| tail.store(end)))

@@ -142,3 +142,6 @@ impl Drop for Sleeping<'_> {
         self.sleepers.fetch_sub(1, Ordering::Relaxed);
     }
 }
+
+#[cfg(test)]
+mod tests;

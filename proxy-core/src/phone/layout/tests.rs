@@ -1,6 +1,10 @@
 //! The map of a segment, and what is refused as one.
 
+use std::string::ToString;
+
 use super::*;
+use crate::phone::Wake;
+use crate::phone::tests::zeroed;
 
 #[test]
 fn areas_follow_each_other_without_a_gap_or_an_overlap() {
@@ -81,17 +85,126 @@ fn h67_h66_every_wrong_header_is_refused_by_name() {
             range("cells", cells, "a power of two from 2 to 65536")
         );
     }
+    let sum = "what its other sizes add up to";
+    let total = u32::try_from(words).unwrap();
+    assert_eq!(with(7, total - 1), range("words", total - 1, sum));
+    assert_eq!(with(7, total + 1), range("words", total + 1, sum));
+    assert_eq!(with(4, 128), range("words", total, sum));
     let small = LayoutError::TooSmall {
         found: words - 1,
         wanted: words,
     };
     assert_eq!(Geometry::check(&geometry.header(), words - 1), Err(small));
-    let bigger = Geometry::new(128, 1, 8).unwrap().words();
+}
+
+#[test]
+fn h67_a_bus_of_the_other_byte_order_is_refused_as_such() {
+    let geometry = Geometry::new(4, 1, 8).unwrap();
+    let swapped = geometry.header().map(u32::swap_bytes);
     assert_eq!(
-        with(4, 128),
-        Err(LayoutError::TooSmall {
-            found: words,
-            wanted: bigger
+        Geometry::check(&swapped, geometry.words()),
+        Err(LayoutError::StampMismatch {
+            ours: STAMP,
+            theirs: STAMP.swap_bytes()
         })
     );
+    let mut half = geometry.header();
+    half[0] = MAGIC.swap_bytes();
+    let found = MAGIC.swap_bytes();
+    assert_eq!(
+        Geometry::check(&half, geometry.words()),
+        Err(LayoutError::NotABus { found }),
+        "only the magic is backwards"
+    );
+}
+
+#[test]
+fn h67_only_the_header_of_a_refused_segment_is_read() {
+    let words = zeroed(HEADER);
+    assert_eq!(
+        Segment::attach(&words).unwrap_err(),
+        LayoutError::NotABus { found: 0 }
+    );
+    assert_eq!(
+        Segment::attach(&words[1..]).unwrap_err(),
+        LayoutError::TooSmall {
+            found: HEADER - 1,
+            wanted: HEADER
+        }
+    );
+}
+
+#[test]
+fn sizes_out_of_range_are_refused_with_what_is_accepted() {
+    for (world, barriers, cells, message) in [
+        (0, 0, 2, "bus world is 0, accepted: 1 to 128 ranks"),
+        (129, 0, 2, "bus world is 129, accepted: 1 to 128 ranks"),
+        (1, 65, 2, "bus barriers is 65, accepted: 0 to 64"),
+        (
+            1,
+            0,
+            1,
+            "bus cells is 1, accepted: a power of two from 2 to 65536",
+        ),
+    ] {
+        let error = Geometry::new(world, barriers, cells).unwrap_err();
+        assert_eq!(error.to_string(), message);
+    }
+    let largest = Geometry::new(MAX_WORLD, MAX_BARRIERS, MAX_CELLS).unwrap();
+    assert_eq!(
+        largest.header()[7],
+        u32::try_from(largest.words()).unwrap(),
+        "the largest bus counts its words in 32 bits"
+    );
+}
+
+#[test]
+fn a_segment_is_what_its_creator_made_it() {
+    let geometry = Geometry::new(3, 2, 4).unwrap();
+    let words = zeroed(geometry.words());
+    let small = Segment::create(&words[1..], geometry).unwrap_err();
+    let (found, wanted) = (words.len() - 1, words.len());
+    assert_eq!(small, LayoutError::TooSmall { found, wanted });
+    let mine = Segment::create(&words, geometry).unwrap();
+    let theirs = Segment::attach(&words).unwrap();
+    assert_eq!(mine.geometry(), theirs.geometry());
+    assert_eq!(theirs.words().len(), words.len());
+    assert!(theirs.member_signal(2).is_some());
+    assert!(theirs.member_signal(3).is_none());
+}
+
+#[test]
+fn cells_of_the_ranks_lie_one_after_the_other_to_the_end() {
+    let geometry = Geometry::new(3, 2, 4).unwrap();
+    assert_eq!(geometry.ring(0).start, geometry.control());
+    assert_eq!(geometry.ring(1).start, geometry.ring(0).end);
+    assert_eq!(geometry.ring(2).end, geometry.words());
+}
+
+/// Everybody who can wait for rank 1 of 3 with 2 barriers is found: its member and tail, the producers that it keeps from
+/// sending, the leaders that gather it, and whoever waits for a verdict.
+#[test]
+fn every_signal_that_waits_for_a_rank_is_named() {
+    let geometry = Geometry::new(3, 2, 4).unwrap();
+    let words = zeroed(geometry.words());
+    let segment = Segment::create(&words, geometry).unwrap();
+    let places = [
+        geometry.member(1),
+        geometry.tail(1),
+        geometry.cursor(0, 1),
+        geometry.cursor(1, 1),
+        geometry.cursor(2, 1),
+        geometry.arrival(0, 1),
+        geometry.arrival(1, 1),
+        geometry.verdict(0),
+        geometry.verdict(1),
+    ];
+    let sleepers = places.map(|place| segment.signal(place).unwrap().sleep());
+    let woken: std::vec::Vec<Wake> = segment.signals_of(1).map(|signal| signal.nudge()).collect();
+    let wanted: std::vec::Vec<Wake> = sleepers
+        .iter()
+        .map(|sleeper| Wake::Word(sleeper.index()))
+        .collect();
+    assert_eq!(woken, wanted);
+    assert_eq!(segment.signals_of(3).count(), 0);
 }

@@ -79,14 +79,13 @@ impl Header {
     }
 }
 
-/// Writes a message that has room: payload and headers, the stamp of the first cell last.
+/// Writes a message that has room: payload and headers, then calls `written`, and the stamp of the first cell last.
 pub(super) fn write(
     segment: &Segment<'_>,
     producer: u16,
     position: u32,
-    to: To,
-    tag: u32,
-    message: &[u8],
+    (to, tag, message): (To, u32, &[u8]),
+    written: impl FnOnce(),
 ) {
     let cell = |offset| {
         let at = segment
@@ -111,6 +110,7 @@ pub(super) fn write(
         To::Everybody => EVERYBODY,
     };
     put_words(line, 1, [bytes, to, tag]);
+    written();
     if let Some(stamp) = line.first() {
         // Release pairs with the acquire in `Header::read`: who sees the stamp sees the message.
         let release = edge(Edge::PhoneMessage, Ordering::Release);
