@@ -80,7 +80,7 @@ fn body() {
 
 #[test]
 fn h38_no_wake_up_is_lost_between_enqueue_sleep_and_stop() {
-    rt::model("doorbell", 100, body);
+    rt::model("doorbell", 1000, body);
 }
 
 /// A bell that is not obeyed leaves a worker asleep; loom must call that a deadlock.

@@ -45,7 +45,7 @@ fn publication() {
 
 #[test]
 fn a_context_is_seen_whole_or_not_at_all() {
-    rt::model("context publication", 5, publication);
+    rt::model("context publication", 20, publication);
 }
 
 /// An enqueue beside a retire: it is refused, or its task runs to its end. The retire may say busy in either case, and the next
@@ -101,7 +101,7 @@ fn enqueue_against_retire() {
 
 #[test]
 fn an_enqueue_beside_a_retire_is_refused_or_runs() {
-    rt::model("context retire", 20, enqueue_against_retire);
+    rt::model("context retire", 1000, enqueue_against_retire);
 }
 
 /// A retire that succeeds finds the library's last access to the context's memory behind it.
@@ -139,7 +139,7 @@ fn last_access() {
 
 #[test]
 fn h10_a_retired_context_is_not_touched_any_more() {
-    rt::model("context last access", 3, last_access);
+    rt::model("context last access", 10, last_access);
 }
 
 #[cfg(loom)]

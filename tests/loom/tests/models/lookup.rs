@@ -44,7 +44,7 @@ fn body() {
 
 #[test]
 fn h11_a_lookup_never_mixes_two_tasks_of_one_slot() {
-    rt::model("look-up", 20, body);
+    rt::model("look-up", 1000, body);
 }
 
 #[cfg(loom)]

@@ -42,7 +42,7 @@ fn body() {
 
 #[test]
 fn a_reader_takes_whole_records_only() {
-    rt::model("recorder", 50, body);
+    rt::model("recorder", 1000, body);
 }
 
 #[cfg(loom)]

@@ -83,12 +83,12 @@ fn consume(
 
 #[test]
 fn h01_of_two_producers_for_one_slot_one_gets_it_and_one_is_told_full() {
-    rt::model("slab, two producers", 100, two_producers);
+    rt::model("slab, two producers", 1000, two_producers);
 }
 
 #[test]
 fn h01_a_slot_given_back_has_one_new_owner() {
-    rt::model("slab", 20, reuse);
+    rt::model("slab", 100, reuse);
 }
 
 #[cfg(loom)]

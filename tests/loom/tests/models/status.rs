@@ -62,7 +62,7 @@ fn body() {
 
 #[test]
 fn h10_one_consumer_gets_the_whole_code_and_may_drop_at_once() {
-    rt::model("status", 50, body);
+    rt::model("status", 200, body);
 }
 
 /// The consumer uses the slot again the instant it has read DONE: the worker must not touch it any more.

@@ -56,7 +56,7 @@ fn payload(word: &Arc<Word>) {
 
 #[test]
 fn h16_what_the_device_wrote_before_the_word_is_visible() {
-    rt::model("trigger payload", 5, || payload(&Word::new(CONSUMED)));
+    rt::model("trigger payload", 20, || payload(&Word::new(CONSUMED)));
 }
 
 /// One execution is armed and fired; a second is armed while the worker consumes the first. The device never fires the
@@ -99,7 +99,7 @@ fn arm_against_consume() {
 
 #[test]
 fn h15_an_arm_during_a_consume_starts_nothing() {
-    rt::model("trigger arm and consume", 5, arm_against_consume);
+    rt::model("trigger arm and consume", 50, arm_against_consume);
 }
 
 /// A task waits at its gate when its execution is armed, and only then started on the device.
@@ -142,7 +142,7 @@ fn arm_against_gate() {
 
 #[test]
 fn h15_a_gate_never_opens_between_count_and_word() {
-    rt::model("trigger arm and gate", 5, arm_against_gate);
+    rt::model("trigger arm and gate", 50, arm_against_gate);
 }
 
 /// Two threads arm the same words; the device is started after the first of them. Neither is told that it came too late.
@@ -165,7 +165,7 @@ fn two_arms() {
 
 #[test]
 fn h15_an_arm_beside_another_is_not_taken_for_a_late_one() {
-    rt::model("trigger two arms", 5, two_arms);
+    rt::model("trigger two arms", 300, two_arms);
 }
 
 /// The device fires 1, and 2 as soon as it can know that the host has seen 1. Consuming 1 must not erase 2.
@@ -222,7 +222,7 @@ fn late_consume() {
 
 #[test]
 fn h14_a_late_consume_keeps_the_next_fire() {
-    rt::model("trigger late consume", 5, late_consume);
+    rt::model("trigger late consume", 50, late_consume);
 }
 
 #[cfg(loom)]
