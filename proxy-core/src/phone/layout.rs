@@ -303,45 +303,21 @@ impl Geometry {
             total,
             ..,
         ] = *header;
-        // A bus of the other byte order has both backwards.
-        let backwards = magic == MAGIC.swap_bytes() && stamp == STAMP.swap_bytes();
-        if magic != MAGIC && !backwards {
-            return Err(LayoutError::NotABus { found: magic });
-        }
-        if stamp != STAMP {
-            return Err(LayoutError::StampMismatch {
-                ours: STAMP,
-                theirs: stamp,
-            });
-        }
-        if version != VERSION {
-            return Err(LayoutError::VersionMismatch {
-                ours: VERSION,
-                theirs: version,
-            });
-        }
-        if hash != HASH {
-            return Err(LayoutError::HashMismatch {
-                ours: HASH,
-                theirs: hash,
-            });
-        }
-        let small = |field: &'static str, found: u32, accepted: &'static str| {
-            u16::try_from(found).map_err(|_| LayoutError::OutOfRange {
-                field,
-                found,
-                accepted,
-            })
+        check_build(magic, stamp, version, hash)?;
+        let out_of_range = |field, found, accepted| LayoutError::OutOfRange {
+            field,
+            found,
+            accepted,
+        };
+        let small = |field, found, accepted| {
+            u16::try_from(found).map_err(|_| out_of_range(field, found, accepted))
         };
         let world = small("world", world, "1 to 128 ranks")?;
         let barriers = small("barriers", barriers, "0 to 64")?;
         let geometry = Self::new(world, barriers, cells)?;
         if index(total) != geometry.words() {
-            return Err(LayoutError::OutOfRange {
-                field: "words",
-                found: total,
-                accepted: "what its other sizes add up to",
-            });
+            let accepted = "what its other sizes add up to";
+            return Err(out_of_range("words", total, accepted));
         }
         if words < geometry.words() {
             return Err(LayoutError::TooSmall {
@@ -351,6 +327,34 @@ impl Geometry {
         }
         Ok(geometry)
     }
+}
+
+/// Whether a header with these fields was written by a build that lays out a segment as this one does.
+const fn check_build(magic: u32, stamp: u32, version: u32, hash: u32) -> Result<(), LayoutError> {
+    // A bus of the other byte order has both backwards.
+    let backwards = magic == MAGIC.swap_bytes() && stamp == STAMP.swap_bytes();
+    if magic != MAGIC && !backwards {
+        return Err(LayoutError::NotABus { found: magic });
+    }
+    if stamp != STAMP {
+        return Err(LayoutError::StampMismatch {
+            ours: STAMP,
+            theirs: stamp,
+        });
+    }
+    if version != VERSION {
+        return Err(LayoutError::VersionMismatch {
+            ours: VERSION,
+            theirs: version,
+        });
+    }
+    if hash != HASH {
+        return Err(LayoutError::HashMismatch {
+            ours: HASH,
+            theirs: hash,
+        });
+    }
+    Ok(())
 }
 
 /// Words of `count` lines.

@@ -73,11 +73,10 @@ impl<'a> Signal<'a> {
     }
 
     fn replace(&self, seen: u32, new: u32) -> Result<u32, u32> {
-        let (both, acquire) = (
-            edge(Edge::PhoneSignal, Ordering::AcqRel),
-            edge(Edge::PhoneSignal, Ordering::Acquire),
-        );
-        // Release pairs with the acquire in `load`; acquire on both outcomes, as for `load`.
+        // Acquire-release: the release pairs with the acquire in `load`, the acquire with the release in `store` and here.
+        let both = edge(Edge::PhoneSignal, Ordering::AcqRel);
+        // Acquire pairs with the release in `store` and here, also when the value is another.
+        let acquire = edge(Edge::PhoneSignal, Ordering::Acquire);
         self.value.compare_exchange(seen, new, both, acquire)
     }
 

@@ -32,15 +32,43 @@ fn areas_follow_each_other_without_a_gap_or_an_overlap() {
     assert_eq!(geometry.cell(1, u32::MAX), geometry.cell(1, 3));
 }
 
-#[test]
-fn h67_h66_every_wrong_header_is_refused_by_name() {
+/// What becomes of the header of a good bus of 4 ranks in which one word is another.
+fn check_with(place: usize, value: u32) -> Result<Geometry, LayoutError> {
     let geometry = Geometry::new(4, 1, 8).unwrap();
-    let words = geometry.words();
-    let with = |place: usize, value: u32| {
-        let mut header = geometry.header();
-        header[place] = value;
-        Geometry::check(&header, words)
-    };
+    let mut header = geometry.header();
+    header[place] = value;
+    Geometry::check(&header, geometry.words())
+}
+
+#[test]
+fn h67_a_header_of_another_build_is_refused_by_name() {
+    let (ours, theirs) = (VERSION, 3);
+    let version = LayoutError::VersionMismatch { ours, theirs };
+    let (ours, theirs) = (HASH, 1);
+    let hash = LayoutError::HashMismatch { ours, theirs };
+    let (ours, theirs) = (STAMP, STAMP.swap_bytes());
+    let stamp = LayoutError::StampMismatch { ours, theirs };
+    assert_eq!(check_with(0, 7), Err(LayoutError::NotABus { found: 7 }));
+    assert_eq!(check_with(1, 3), Err(version));
+    assert_eq!(check_with(2, 1), Err(hash));
+    assert_eq!(check_with(3, STAMP.swap_bytes()), Err(stamp));
+    for (error, text) in [
+        (version, "bus layout version 3, ours is 1"),
+        (
+            stamp,
+            "bus word size and byte order stamp 0x01020304, ours is 0x04030201",
+        ),
+        (
+            LayoutError::NotABus { found: 7 },
+            "not a bus: its first word is 0x00000007, accepted: 0x42414e41",
+        ),
+    ] {
+        assert_eq!(error.to_string(), text);
+    }
+}
+
+#[test]
+fn h66_a_header_with_impossible_sizes_is_refused_by_name() {
     let range = |field, found, accepted| {
         Err(LayoutError::OutOfRange {
             field,
@@ -48,53 +76,28 @@ fn h67_h66_every_wrong_header_is_refused_by_name() {
             accepted,
         })
     };
-    assert_eq!(Geometry::check(&geometry.header(), words), Ok(geometry));
-    assert_eq!(with(0, 7), Err(LayoutError::NotABus { found: 7 }));
-    assert_eq!(
-        with(1, 3),
-        Err(LayoutError::VersionMismatch {
-            ours: VERSION,
-            theirs: 3
-        })
-    );
-    assert_eq!(
-        with(2, 1),
-        Err(LayoutError::HashMismatch {
-            ours: HASH,
-            theirs: 1
-        })
-    );
-    let swapped = STAMP.swap_bytes();
-    assert_eq!(
-        with(3, swapped),
-        Err(LayoutError::StampMismatch {
-            ours: STAMP,
-            theirs: swapped
-        })
-    );
-    assert_eq!(with(4, 0), range("world", 0, "1 to 128 ranks"));
-    assert_eq!(with(4, 129), range("world", 129, "1 to 128 ranks"));
-    assert_eq!(
-        with(4, u32::MAX),
-        range("world", u32::MAX, "1 to 128 ranks")
-    );
-    assert_eq!(with(5, 65), range("barriers", 65, "0 to 64"));
-    for cells in [0, 1, 3, 12, 1 << 17, u32::MAX] {
-        assert_eq!(
-            with(6, cells),
-            range("cells", cells, "a power of two from 2 to 65536")
-        );
+    for world in [0, 129, u32::MAX] {
+        let wanted = range("world", world, "1 to 128 ranks");
+        assert_eq!(check_with(4, world), wanted);
     }
-    let sum = "what its other sizes add up to";
+    for barriers in [65, 1 << 16] {
+        let wanted = range("barriers", barriers, "0 to 64");
+        assert_eq!(check_with(5, barriers), wanted);
+    }
+    for cells in [0, 1, 3, 12, 1 << 17, u32::MAX] {
+        let wanted = range("cells", cells, "a power of two from 2 to 65536");
+        assert_eq!(check_with(6, cells), wanted);
+    }
+    let geometry = Geometry::new(4, 1, 8).unwrap();
+    let (words, sum) = (geometry.words(), "what its other sizes add up to");
     let total = u32::try_from(words).unwrap();
-    assert_eq!(with(7, total - 1), range("words", total - 1, sum));
-    assert_eq!(with(7, total + 1), range("words", total + 1, sum));
-    assert_eq!(with(4, 128), range("words", total, sum));
-    let small = LayoutError::TooSmall {
-        found: words - 1,
-        wanted: words,
-    };
-    assert_eq!(Geometry::check(&geometry.header(), words - 1), Err(small));
+    assert_eq!(check_with(7, total), Ok(geometry));
+    assert_eq!(check_with(7, total - 1), range("words", total - 1, sum));
+    assert_eq!(check_with(7, total + 1), range("words", total + 1, sum));
+    assert_eq!(check_with(4, 128), range("words", total, sum));
+    let small = Geometry::check(&geometry.header(), words - 1);
+    let (found, wanted) = (words - 1, words);
+    assert_eq!(small, Err(LayoutError::TooSmall { found, wanted }));
 }
 
 #[test]
