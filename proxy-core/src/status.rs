@@ -73,6 +73,11 @@ statuses! {
     WORKER_DIED = -2, "the worker died";
     STALE_CONTEXT = -3, "the context was retired before its task ran";
     BARRIER_MISUSE = -4, "the host barrier is not set up for this context";
+    PEER_DEAD = -5, "a rank that the host barrier needs is dead or has left";
+    BARRIER_TIMEOUT = -6, "a rank waited at the host barrier longer than its deadline";
+    MPMD = -7, "MPMD execution is not supported";
+    PEER_CANCELLED = -8, "a rank gave up at the host barrier";
+    BUS_CORRUPT = -9, "the host bus is corrupt";
 }
 
 impl Status {
