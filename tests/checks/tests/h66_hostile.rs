@@ -1,0 +1,102 @@
+//! H66: nothing that a peer writes into the bus makes another rank panic, run for ever or leave its buffers.
+//!
+//! The body is the fuzz target's; here it runs over seeded random inputs and the committed seeds, without a fuzzer.
+
+#[path = "../../fuzz/bodies/hostile_segment.rs"]
+mod hostile_segment;
+
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use hostile_segment::Tally;
+use proxy_core::phone::Word;
+use proxy_core::phone::layout::{Geometry, LINE, Segment};
+
+/// Inputs of the plain run.
+const INPUTS: u64 = 200_000;
+
+/// A seeded generator (splitmix).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ mixed >> 31
+    }
+
+    fn bytes(&mut self, length: usize) -> Vec<u8> {
+        let words = (0..length.div_ceil(8)).flat_map(|_| self.next().to_le_bytes());
+        words.take(length).collect()
+    }
+}
+
+#[test]
+fn h66_random_segments_and_steps_do_no_harm() {
+    let mut all = Tally::default();
+    for seed in 0..INPUTS {
+        let mut random = Random(seed);
+        let length = usize::try_from(random.next() % 400).unwrap();
+        let input = random.bytes(length);
+        let outcome = std::panic::catch_unwind(|| hostile_segment::run(&input));
+        let Ok(tally) = outcome else {
+            panic!("seed {seed}");
+        };
+        all.sent += tally.sent;
+        all.received += tally.received;
+        all.verdicts += tally.verdicts;
+        all.corrupt += tally.corrupt;
+    }
+    println!("{all:?}");
+    let least = all.sent.min(all.received).min(all.verdicts);
+    assert!(least.min(all.corrupt) > INPUTS / 100, "{all:?}");
+}
+
+#[test]
+fn h66_the_seeds_of_the_fuzz_target_do_no_harm() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/hostile_segment");
+    let mut seeds = 0;
+    for entry in fs::read_dir(corpus).unwrap() {
+        let _ = hostile_segment::run(&fs::read(entry.unwrap().path()).unwrap());
+        seeds += 1;
+    }
+    assert!(seeds > 0);
+}
+
+/// A peer scribbles all the time, also in the middle of a step.
+#[test]
+fn h66_a_peer_that_scribbles_meanwhile_does_no_harm() {
+    let geometry = Geometry::new(3, 2, 4).unwrap();
+    let words: Vec<Word> = (0..geometry.words()).map(|_| Word::new(0)).collect();
+    let segment = Segment::create(&words, geometry).unwrap();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let scribbler = scope.spawn(|| {
+            let mut random = Random(1);
+            let mut written = 0_u64;
+            // Relaxed: only says when to stop.
+            while !over.load(Ordering::Relaxed) {
+                let place = random.next();
+                let line = usize::try_from(place >> 8).unwrap() % (words.len() / LINE);
+                let word = &words[line * LINE + usize::try_from(place % 8).unwrap()];
+                let value = u32::try_from(random.next() & 0xFFFF_FFFF).unwrap();
+                // Small values are valid more often.
+                word.store(value >> (place >> 3 & 31), Ordering::Relaxed);
+                written += 1;
+            }
+            written
+        });
+        let steps = scope.spawn(|| {
+            for seed in 0..5000 {
+                let _ = hostile_segment::steps(&Random(seed).bytes(400), segment);
+            }
+        });
+        let outcome = steps.join();
+        over.store(true, Ordering::Relaxed);
+        assert!(scribbler.join().unwrap() > 0);
+        assert!(outcome.is_ok());
+    });
+}
