@@ -52,6 +52,12 @@ impl<'a> Signal<'a> {
         self.value.load(edge(Edge::PhoneSignal, Ordering::Acquire))
     }
 
+    /// Index in the segment of the word that its sleepers sleep on.
+    #[must_use]
+    pub const fn index(&self) -> usize {
+        self.index
+    }
+
     /// Sets the value; only for words with one writer.
     pub(super) fn store(&self, value: u32) -> Wake {
         // Release pairs with the acquire in `load`.

@@ -93,9 +93,8 @@ pub(super) fn write(
             .cell(producer, position.wrapping_add(offset));
         segment.line(at).unwrap_or(&[])
     };
-    let (first, rest) = message
-        .split_at_checked(FIRST_BYTES)
-        .unwrap_or((message, &[]));
+    let Message { to, tag, bytes } = message;
+    let (first, rest) = bytes.split_at_checked(FIRST_BYTES).unwrap_or((bytes, &[]));
     for (part, offset) in rest.chunks(REST_BYTES).zip(1..) {
         let line = cell(offset);
         put(line, REST_HEADER, part);
@@ -104,12 +103,13 @@ pub(super) fn write(
     }
     let line = cell(0);
     put(line, FIRST_HEADER, first);
-    let bytes = u32::try_from(message.len()).unwrap_or(u32::MAX);
+    let bytes = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
     let to = match to {
         To::Rank(rank) => rank.into(),
         To::Everybody => EVERYBODY,
     };
     put_words(line, 1, [bytes, to, tag]);
+    prepared();
     written();
     if let Some(stamp) = line.first() {
         // Release pairs with the acquire in `Header::read`: who sees the stamp sees the message.
