@@ -25,7 +25,7 @@ mod cell;
 
 use core::fmt;
 
-use cell::{Header, Message};
+use cell::Header;
 
 use super::layout::Segment;
 use super::member::{MemberError, Members};
@@ -154,18 +154,6 @@ impl<'a> Producer<'a> {
 
     /// Sends a message, or says why not at once.
     pub fn try_send(&mut self, to: To, tag: u32, message: &[u8]) -> Result<Wake, SendError> {
-        self.try_send_with(to, tag, message, || {})
-    }
-
-    /// [`try_send`](Self::try_send) that calls `prepared` between the message's last word and its publication: where tests of a
-    /// sender's death let it die.
-    pub fn try_send_with(
-        &mut self,
-        to: To,
-        tag: u32,
-        message: &[u8],
-        prepared: impl FnOnce(),
-    ) -> Result<Wake, SendError> {
         self.try_send_with(to, tag, message, || ())
     }
 

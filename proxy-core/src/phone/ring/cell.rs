@@ -84,7 +84,7 @@ pub(super) fn write(
     segment: &Segment<'_>,
     producer: u16,
     position: u32,
-    (to, tag, message): (To, u32, &[u8]),
+    (to, tag, bytes): (To, u32, &[u8]),
     written: impl FnOnce(),
 ) {
     let cell = |offset| {
@@ -93,7 +93,6 @@ pub(super) fn write(
             .cell(producer, position.wrapping_add(offset));
         segment.line(at).unwrap_or(&[])
     };
-    let Message { to, tag, bytes } = message;
     let (first, rest) = bytes.split_at_checked(FIRST_BYTES).unwrap_or((bytes, &[]));
     for (part, offset) in rest.chunks(REST_BYTES).zip(1..) {
         let line = cell(offset);
@@ -109,7 +108,6 @@ pub(super) fn write(
         To::Everybody => EVERYBODY,
     };
     put_words(line, 1, [bytes, to, tag]);
-    prepared();
     written();
     if let Some(stamp) = line.first() {
         // Release pairs with the acquire in `Header::read`: who sees the stamp sees the message.
