@@ -17,9 +17,11 @@
 //! | [`device`] | words shared with the device |
 //! | [`config`], [`affinity`], [`log`] | settings, CPUs, messages |
 //! | [`watch`] | what a stuck worker shows |
+//! | [`bananaphone`] | the host bus of the ranks of one machine |
 //! | [`sys`] | system calls |
 
 pub mod affinity;
+pub mod bananaphone;
 mod completion;
 pub mod config;
 pub mod consume;

@@ -17,9 +17,25 @@ pub enum Call {
     SetAffinity,
     /// Reading the CPUs of a thread.
     GetAffinity,
+    /// Creation of memory without a name.
+    MemfdCreate,
+    /// Creation of a file without a name.
+    UnnamedFile,
+    /// Reserving memory of a file.
+    Reserve,
+    /// Sealing a file.
+    AddSeals,
+    /// Taking the process of a connection as a descriptor.
+    PeerPidfd,
+    /// Taking a process by its number as a descriptor.
+    PidfdOpen,
+    /// Receiving a record and its descriptors.
+    Receive,
+    /// Sleeping on a word.
+    FutexWait,
 }
 
-const CALLS: usize = 3;
+const CALLS: usize = 11;
 
 #[derive(Debug, Clone, Copy)]
 struct Fault {

@@ -10,7 +10,15 @@ pub mod eventfd;
 pub mod exit;
 #[doc(hidden)]
 pub mod fault;
+pub(crate) mod futex;
 pub(crate) mod linkmap;
+pub(crate) mod memfd;
+pub(crate) mod mmap;
+pub(crate) mod pidfd;
+pub(crate) mod poll;
+pub(crate) mod random;
+pub(crate) mod signal;
+pub(crate) mod socket;
 pub mod thread;
 mod thread_name;
 pub(crate) mod zeroed;

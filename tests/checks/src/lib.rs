@@ -1,5 +1,6 @@
 //! Helpers of the integration tests in `tests/`, each of which is named after the requirement it checks.
 
+pub mod bus;
 pub mod child;
 pub mod messages;
 pub mod pin;

@@ -1,0 +1,288 @@
+//! The barrier: blocking, or in steps that never wait.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use proxy_core::phone::Corrupt;
+use proxy_core::phone::barrier::{Gather, Participant, RankSet, Verdict};
+use proxy_core::phone::layout::Segment;
+
+use super::counters::Counters;
+use super::error::{BusError, Phase, WaitError, Why, Within};
+use super::home::Home;
+use super::kill::{self, Point};
+use super::wait::{self, Look, Pace, Waiting};
+use crate::sys::mmap::{Family, Tied};
+
+/// How long a rank that polls may overlook a death that only another process has noticed.
+const OVERLOOK: Duration = Duration::from_millis(1);
+
+/// How far a generation is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// Not all have arrived.
+    Pending,
+    /// All have arrived, and this rank, the leader, has to say so: [`Barrier::pass`].
+    Complete,
+    /// It is over, for all participants alike.
+    Over(Verdict),
+}
+
+/// A participant and what it needs to judge, as a borrower of the mapping.
+#[derive(Debug)]
+struct Part<'a> {
+    segment: Segment<'a>,
+    me: u16,
+    participant: Participant<'a>,
+    exec: u64,
+    /// The wait of the generation that was arrived at; none before the first.
+    waiting: Option<Waiting>,
+    /// Deaths that this process had noticed at the last look at the member table, and when that was.
+    looked: (u32, Instant),
+}
+
+#[derive(Debug)]
+struct PartOf;
+
+impl Family for PartOf {
+    type Of<'a> = Part<'a>;
+}
+
+/// One rank's handle of one barrier. Any thread may use it, one at a time. It keeps the segment mapped.
+#[derive(Debug)]
+pub struct Barrier {
+    part: Tied<PartOf>,
+    home: Arc<Home>,
+    counters: Arc<Counters>,
+    slot: u16,
+    me: u16,
+    pace: Pace,
+}
+
+impl Barrier {
+    pub(super) fn new(
+        home: &Arc<Home>,
+        counters: &Arc<Counters>,
+        me: u16,
+        slot: u16,
+        participants: RankSet,
+    ) -> Result<Self, BusError> {
+        let bad = || BusError::BadBarrier { slot, participants };
+        let part = Tied::<PartOf>::new(&home.mapping, |words| {
+            let segment = Segment::attach(words).map_err(|_| bad())?;
+            let participant = Participant::new(segment, slot, me, participants).ok_or_else(bad)?;
+            Ok::<_, BusError>(Part {
+                segment,
+                me,
+                participant,
+                exec: 0,
+                waiting: None,
+                looked: (0, Instant::now()),
+            })
+        })?;
+        let pace = part.with(|part| Pace::of(part.segment.geometry().world()));
+        Ok(Self {
+            part,
+            home: Arc::clone(home),
+            counters: Arc::clone(counters),
+            slot,
+            me,
+            pace,
+        })
+    }
+
+    /// Whether this rank gathers the others: the lowest participant does.
+    #[must_use]
+    pub fn is_leader(&self) -> bool {
+        self.part.with(|part| part.participant.is_leader())
+    }
+
+    /// The participants.
+    #[must_use]
+    pub fn participants(&self) -> RankSet {
+        self.part.with(|part| part.participant.participants())
+    }
+
+    /// Participants that have not arrived at the generation that this rank arrived at last.
+    #[must_use]
+    pub fn missing(&self) -> RankSet {
+        self.part.with(|part| part.participant.missing())
+    }
+
+    /// Announces this rank's arrival for execution `exec` and returns at once. The generation before must be over.
+    pub fn arrive(&mut self, exec: u64, within: impl Into<Within>) {
+        kill::point(Point::Arriving);
+        let (slot, me, within) = (self.slot, self.me, within.into());
+        let news = self.home.watch.news();
+        self.part.with_mut(|part| {
+            let wake = part.participant.arrive(exec);
+            kill::point(Point::Arrived);
+            wait::wake(part.segment.words(), wake);
+            part.exec = exec;
+            let generation = part.participant.generation();
+            let phase = Phase::Barrier { slot, generation };
+            part.waiting = Some(Waiting::new(phase, me, within));
+            // So that the first poll looks at the table.
+            part.looked.0 = news.wrapping_sub(1);
+        });
+    }
+
+    /// Looks how far the generation is, and returns at once.
+    ///
+    /// A look also decides the generation for everybody when a participant that is needed is gone, when this rank's deadline has
+    /// passed, and, on the leader, when a rank has arrived for another execution.
+    ///
+    /// # Errors
+    /// The segment holds something that cannot be.
+    pub fn poll(&mut self) -> Result<Progress, BusError> {
+        let news = self.home.watch.news();
+        Ok(self.part.with_mut(|part| part.poll(news))?)
+    }
+
+    /// Leader, when [`Progress::Complete`] was seen: lets everybody pass. Returns the verdict that stands, which is another if somebody has
+    /// decided before.
+    ///
+    /// # Errors
+    /// As for [`Self::poll`].
+    pub fn pass(&mut self) -> Result<Verdict, BusError> {
+        Ok(self.part.with(|part| part.decide(Verdict::Passed))?)
+    }
+
+    /// Gives up: the generation fails for everybody, unless it is over.
+    ///
+    /// # Errors
+    /// As for [`Self::poll`].
+    pub fn cancel(&mut self) -> Result<Verdict, BusError> {
+        let me = self.me;
+        Ok(self.part.with(|part| part.decide(Verdict::Cancelled(me)))?)
+    }
+
+    /// Arrives and waits until all have arrived for the same execution.
+    ///
+    /// # Errors
+    /// [`BusError::Wait`] with the verdict, which is the same for all participants; and as for [`Self::poll`].
+    pub fn wait(&mut self, exec: u64, within: impl Into<Within>) -> Result<(), BusError> {
+        self.arrive(exec, within);
+        match self.verdict()? {
+            Verdict::Passed => Ok(()),
+            verdict => Err(self.failure(verdict).into()),
+        }
+    }
+
+    /// Waits for the verdict on the generation that was arrived at.
+    fn verdict(&mut self) -> Result<Verdict, Corrupt> {
+        let (home, counters, pace) = (&self.home, &self.counters, self.pace);
+        self.part.with_mut(|part| {
+            let segment = part.segment;
+            // The look that finds the deadline passed decides, and so ends the wait.
+            let deadline = part
+                .waiting
+                .map_or_else(Instant::now, |waiting| waiting.deadline());
+            loop {
+                let over = wait::until(segment, pace, deadline, counters, || {
+                    match part.poll(home.watch.news()) {
+                        Ok(Progress::Over(verdict)) => Look::Done(Ok(verdict)),
+                        Ok(Progress::Complete) => Look::Done(part.decide(Verdict::Passed)),
+                        Ok(Progress::Pending) => part.next_news(),
+                        Err(error) => Look::Done(Err(error)),
+                    }
+                });
+                if let Some(verdict) = over {
+                    return verdict;
+                }
+            }
+        })
+    }
+
+    /// The error of a generation that did not pass, with the bus as it is now.
+    #[must_use]
+    pub fn failure(&self, verdict: Verdict) -> WaitError {
+        let (slot, me) = (self.slot, self.me);
+        self.part.with(|part| {
+            let generation = part.participant.generation();
+            let phase = Phase::Barrier { slot, generation };
+            let none = || Waiting::new(phase, me, Within::from(Duration::ZERO));
+            let waiting = part.waiting.unwrap_or_else(none);
+            let missing = part.participant.missing();
+            waiting.error(part.segment, Why::Verdict(verdict), missing)
+        })
+    }
+}
+
+impl<'a> Part<'a> {
+    fn poll(&mut self, news: u32) -> Result<Progress, Corrupt> {
+        if let Some(verdict) = self.participant.verdict()? {
+            return Ok(Progress::Over(verdict));
+        }
+        if self.participant.is_leader() {
+            match self.participant.gather(self.exec) {
+                Gather::Complete => {
+                    kill::point(Point::Gathered);
+                    return Ok(Progress::Complete);
+                }
+                Gather::OtherExecution(rank) => {
+                    return self
+                        .decide(Verdict::OtherExecution(rank))
+                        .map(Progress::Over);
+                }
+                Gather::Pending(_) => {}
+            }
+        }
+        let now = Instant::now();
+        if news != self.looked.0 || now.duration_since(self.looked.1) >= OVERLOOK {
+            self.looked = (news, now);
+            if let Some(rank) = self.first_gone()? {
+                return self.decide(Verdict::Gone(rank)).map(Progress::Over);
+            }
+        }
+        match self.waiting {
+            Some(waiting) if waiting.deadline() <= now => self
+                .decide(Verdict::TimedOut(waiting.rank))
+                .map(Progress::Over),
+            _ => Ok(Progress::Pending),
+        }
+    }
+
+    /// A participant without which the generation cannot pass, and that is gone: one that has not arrived, or the leader.
+    fn first_gone(&self) -> Result<Option<u16>, Corrupt> {
+        let needed = self.participant.missing().with(self.participant.leader());
+        for rank in needed.iter() {
+            if wait::gone(self.segment, rank)?.is_some() {
+                return Ok(Some(rank));
+            }
+        }
+        Ok(None)
+    }
+
+    fn decide(&self, verdict: Verdict) -> Result<Verdict, Corrupt> {
+        let (standing, wake) = self.participant.decide(verdict)?;
+        kill::point(Point::Decided);
+        wait::wake(self.segment.words(), wake);
+        if standing == verdict && verdict != Verdict::Passed && !self.participant.is_leader() {
+            // The leader does not sleep on the verdict but on an arrival that may never come.
+            for rank in self.participant.participants().iter() {
+                if let Some(arrival) = self.participant.arrival_of(rank) {
+                    wait::wake(self.segment.words(), arrival.nudge());
+                }
+            }
+        }
+        Ok(standing)
+    }
+
+    /// Where the next news will come: for the leader, of the next rank that it waits for.
+    fn next_news(&mut self) -> Look<'a, Result<Verdict, Corrupt>> {
+        let next = match self
+            .participant
+            .is_leader()
+            .then(|| self.participant.gather(self.exec))
+        {
+            Some(Gather::Pending(rank)) => self.participant.arrival_of(rank),
+            // Others, or complete meanwhile, which the next look finds.
+            _ => self.participant.released(),
+        };
+        match next {
+            Some(signal) => Look::Sleep(signal),
+            None => Look::Done(self.decide(Verdict::Cancelled(self.me))),
+        }
+    }
+}

@@ -1,0 +1,511 @@
+//! The hub: the thread that lets ranks in, one per bus, in the process of the rank that came first.
+//!
+//! ```text
+//!   accept -> [stranger] -- a good Hello --> [member] -- hang-up --> dead, unless it had left
+//!                 |  \-- Hello of another build, user, size --> Refused
+//!                 \----- nothing in time, other bytes, hang-up -> closed, counted
+//! ```
+//!
+//! One poll loop, nothing in it waits for one connection. When the last rank is in, every process is given a descriptor of
+//! each other process, so that from then on they watch each other without the hub.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use proxy_core::phone::barrier::RankSet;
+use proxy_core::phone::layout::{Geometry, Segment};
+use proxy_core::phone::member::{MemberError, Members, State};
+
+use super::counters::Counters;
+use super::error::JoinError;
+use super::hello::{BadRecord, Failure, Hello, RECORD_LIMIT, Refusal, Reply, Welcome, mirrored};
+use super::kill::{self, Point};
+use super::line::{self, Line};
+use super::segment::{self, Memory, Segments};
+use super::wait;
+use super::watch::bury;
+use crate::log;
+use crate::sys::eventfd::EventFd;
+use crate::sys::mmap::Tied;
+use crate::sys::poll::{For, poll};
+use crate::sys::socket::{self, Peer, Socket};
+use crate::sys::thread::{self, Thread, ThreadName};
+use crate::sys::{clock, random};
+
+/// How long somebody who has connected may say nothing: a rank says who it is right away, and one that is stopped
+/// in between connects again.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Strangers at once; the one that has waited longest makes room. More than ranks can come.
+const STRANGERS: usize = 256;
+/// Until a refused call is made again: no room for a descriptor, here or on its way.
+const RETRY: Duration = Duration::from_millis(5);
+
+/// What every rank of the bus must have been told.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Terms {
+    pub(super) geometry: Geometry,
+    /// Hash of the job id.
+    pub(super) job: u64,
+    /// Whether ranks may run as other users.
+    pub(super) any_user: bool,
+    /// The rank whose process is the hub.
+    pub(super) rank: u16,
+}
+
+/// The hub from outside. Dropped, it stops: the name is free, and nobody is let in any more.
+#[derive(Debug)]
+pub(super) struct Hub {
+    shared: Arc<Shared>,
+    thread: Option<Thread>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    bell: EventFd,
+    stop: AtomicBool,
+}
+
+impl Hub {
+    /// Becomes the hub of the name. `Ok(None)` = somebody else is.
+    pub(super) fn start(
+        name: &[u8],
+        terms: Terms,
+        counters: &Arc<Counters>,
+    ) -> Result<Option<Self>, JoinError> {
+        let listener = match Socket::bind(name) {
+            Ok(listener) => listener,
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Ok(None),
+            Err(error) => return Err(JoinError::system("bind")(error)),
+        };
+        kill::point(Point::Bound);
+        let memory = segment::create(&terms.geometry, counters)?;
+        let mapping = Arc::new(segment::map(&memory.file, memory.sealed, &terms.geometry)?);
+        let segment = Tied::new(&mapping, |words| Segment::create(words, terms.geometry))?;
+        listener.listen().map_err(JoinError::system("listen"))?;
+        kill::point(Point::Listening);
+        let bell = EventFd::new().map_err(JoinError::system("eventfd"))?;
+        let shared = Arc::new(Shared {
+            bell,
+            stop: AtomicBool::new(false),
+        });
+        let welcome = Welcome {
+            bus: [random::u64(), clock::monotonic_ns()],
+            hub: terms.rank,
+            sealed: memory.sealed,
+        };
+        let mut service = Service {
+            shared: Arc::clone(&shared),
+            listener,
+            memory,
+            segment,
+            terms,
+            welcome: Reply::Welcome(welcome).encode(),
+            namespace: line::namespace(),
+            counters: Arc::clone(counters),
+            strangers: Vec::new(),
+            members: Vec::new(),
+            seen: RankSet::default(),
+            accept_after: None,
+            retry: false,
+        };
+        let name = |tid: u32| ThreadName::new(&format!("bp-hub-{tid}"));
+        let thread = thread::spawn(name, None, Box::new(move || service.run()))
+            .map_err(JoinError::system("pthread_create"))?;
+        Ok(Some(Self {
+            shared,
+            thread: Some(thread),
+        }))
+    }
+}
+
+impl Drop for Hub {
+    fn drop(&mut self) {
+        // Release pairs with the acquire in `Service::run`.
+        self.shared.stop.store(true, Ordering::Release);
+        self.shared.bell.ring();
+        if let Some(thread) = self.thread.take() {
+            // It is never the hub's own thread, which owns no `Hub`.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Somebody who has not said who they are.
+struct Stranger {
+    socket: Socket,
+    until: Instant,
+}
+
+/// A rank that was let in.
+struct Member {
+    socket: Socket,
+    rank: u16,
+    /// Number of its process here; 0 = it has none.
+    pid: u32,
+    line: Line,
+    /// Its welcome is not sent yet.
+    waiting: bool,
+    /// Its process has been told how to watch the others.
+    introduced: bool,
+}
+
+/// The thread's own data.
+struct Service {
+    shared: Arc<Shared>,
+    listener: Socket,
+    memory: Memory,
+    segment: Tied<Segments>,
+    terms: Terms,
+    /// The welcome record, the same for all.
+    welcome: Vec<u8>,
+    namespace: u64,
+    counters: Arc<Counters>,
+    strangers: Vec<Stranger>,
+    members: Vec<Member>,
+    /// Every rank that was ever let in.
+    seen: RankSet,
+    /// There was no descriptor for a connection; it waits until then.
+    accept_after: Option<Instant>,
+    /// Something could not be sent and is to be tried again.
+    retry: bool,
+}
+
+impl Service {
+    fn run(&mut self) {
+        // Acquire pairs with the release in `Hub::drop`.
+        while !self.shared.stop.load(Ordering::Acquire) {
+            match self.poll() {
+                Ok(news) => self.handle(&news),
+                Err(error) => {
+                    log::error(format_args!("bananaphone: poll: {error}"));
+                    std::thread::sleep(RETRY);
+                }
+            }
+        }
+    }
+
+    /// Waits for news: of the bell, the door, the strangers and the members, in this order.
+    fn poll(&mut self) -> io::Result<Vec<bool>> {
+        let now = Instant::now();
+        self.accept_after = self.accept_after.filter(|after| *after > now);
+        let retry = self.retry.then(|| now + RETRY);
+        let strangers = self.strangers.iter().map(|stranger| stranger.until);
+        let next = strangers.chain(self.accept_after).chain(retry).min();
+        let timeout = next.map(|next| next.saturating_duration_since(now));
+        let door = match self.accept_after {
+            Some(_) => For::HangUp,
+            None => For::Input,
+        };
+        let own = [
+            (self.shared.bell.fd(), For::Input),
+            (self.listener.as_fd(), door),
+        ];
+        let strangers = self.strangers.iter().map(|stranger| &stranger.socket);
+        let members = self.members.iter().map(|member| &member.socket);
+        let sockets = strangers
+            .chain(members)
+            .map(|socket| (socket.as_fd(), For::Input));
+        let fds: Vec<_> = own.into_iter().chain(sockets).collect();
+        poll(&fds, timeout)
+    }
+
+    fn handle(&mut self, news: &[bool]) {
+        let mut news = news.iter().copied();
+        let _bell = news.next();
+        let door = news.next().unwrap_or(false);
+        let strangers = std::mem::take(&mut self.strangers);
+        // Members before strangers, so that the death of a rank is known to whoever comes next.
+        let (heard, said) = {
+            let heard: Vec<bool> = news.by_ref().take(strangers.len()).collect();
+            (heard, news.collect::<Vec<bool>>())
+        };
+        self.hear_members(&said);
+        let now = Instant::now();
+        for (stranger, heard) in strangers.into_iter().zip(heard) {
+            if heard {
+                self.greet(stranger);
+            } else if stranger.until > now {
+                self.strangers.push(stranger);
+            } else {
+                self.counters.stranger();
+            }
+        }
+        if door && self.accept_after.is_none() {
+            self.accept();
+        }
+        self.send_pending();
+    }
+
+    fn hear_members(&mut self, said: &[bool]) {
+        let members = std::mem::take(&mut self.members);
+        let mut failures = Vec::new();
+        for (index, member) in members.into_iter().enumerate() {
+            if !said.get(index).copied().unwrap_or(false) {
+                self.members.push(member);
+                continue;
+            }
+            let mut buffer = [0; RECORD_LIMIT];
+            match member.socket.receive(&mut buffer) {
+                Ok(record) if record.bytes > 0 => {
+                    if let Ok(Reply::Failed(failure)) = Reply::decode(&buffer[..record.bytes]) {
+                        failures.push(Failure {
+                            rank: Some(member.rank),
+                            cause: failure.cause,
+                        });
+                    }
+                    self.members.push(member);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.members.push(member);
+                }
+                _ => {
+                    self.segment.with(|segment| bury(*segment, member.rank));
+                }
+            }
+        }
+        for failure in failures {
+            // First the reason, then the death that comes of it.
+            let rank = failure.rank;
+            self.tell_failure(failure);
+            self.segment
+                .with(|segment| rank.map(|rank| bury(*segment, rank)));
+        }
+    }
+
+    /// Takes everybody who is waiting at the door.
+    fn accept(&mut self) {
+        loop {
+            match self.listener.accept() {
+                Ok(socket) => {
+                    if self.strangers.len() >= STRANGERS {
+                        self.strangers.remove(0);
+                        self.counters.stranger();
+                    }
+                    let until = Instant::now() + PATIENCE;
+                    // Ranks have greeted by now, most times.
+                    self.greet(Stranger { socket, until });
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                // It was gone before we came.
+                Err(error) if error.raw_os_error() == Some(libc::ECONNABORTED) => {}
+                Err(error) => {
+                    log::warn(format_args!("bananaphone: accept: {error}; trying again"));
+                    self.accept_after = Some(Instant::now() + RETRY * 4);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Reads what a stranger says.
+    fn greet(&mut self, stranger: Stranger) {
+        let mut buffer = [0; RECORD_LIMIT];
+        let record = match stranger.socket.receive(&mut buffer) {
+            Ok(record) => record,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.strangers.push(stranger);
+                return;
+            }
+            Err(_) => return self.counters.stranger(),
+        };
+        let hello = match Hello::decode(&buffer[..record.bytes]) {
+            Ok(hello) => hello,
+            Err(BadRecord::Stranger) => return self.counters.stranger(),
+            Err(BadRecord::Layout(error)) => {
+                return self.refuse(&stranger.socket, None, mirrored(error.into()));
+            }
+        };
+        let Ok(peer) = stranger.socket.peer() else {
+            return self.counters.stranger();
+        };
+        match self.admit(&hello, peer) {
+            Ok(rank) => self.let_in(stranger.socket, rank, peer, hello.namespace),
+            Err(Refusal::Error(error)) => {
+                let rank = u16::try_from(hello.rank).ok();
+                self.refuse(&stranger.socket, rank, error);
+            }
+            // A refusal that is not delivered is noticed by the hang-up.
+            Err(refusal) => drop(stranger.socket.send(&Reply::Refused(refusal).encode(), &[])),
+        }
+    }
+
+    /// Whether a rank is let in; errors as the rank sees them.
+    fn admit(&self, hello: &Hello, peer: Peer) -> Result<u16, Refusal> {
+        let own = socket::own_user();
+        let refuse = |error| Err(Refusal::Error(error));
+        if !self.terms.any_user && peer.uid != own {
+            return refuse(JoinError::WrongUser {
+                ours: peer.uid.into(),
+                theirs: own.into(),
+            });
+        }
+        if hello.job != self.terms.job {
+            return refuse(JoinError::OtherJob);
+        }
+        if let Some(error) = hello.differs(&self.terms.geometry) {
+            return refuse(error);
+        }
+        let world = self.terms.geometry.world();
+        let rank = match u16::try_from(hello.rank) {
+            Ok(rank) if rank < world => rank,
+            _ => {
+                return refuse(JoinError::NoSuchRank {
+                    rank: hello.rank.into(),
+                    world: world.into(),
+                });
+            }
+        };
+        self.is_needed(rank).map(|()| rank)
+    }
+
+    /// Whether the bus still waits for this rank.
+    fn is_needed(&self, rank: u16) -> Result<(), Refusal> {
+        let gone = |state| self.segment.with(|segment| wait::in_state(*segment, state));
+        let (dead, left) = (gone(State::Dead), gone(State::Left));
+        if self.seen.len() == u32::from(self.terms.geometry.world()) {
+            // Complete: whoever comes now belongs to another run, if this one is ending.
+            return Err(Refusal::Error(if dead.is_empty() && left.is_empty() {
+                JoinError::RankTaken { rank: rank.into() }
+            } else {
+                JoinError::Earlier
+            }));
+        }
+        match dead.first() {
+            Some(dead) => Err(Refusal::PeerDead(dead)),
+            None if self.seen.has(rank) => {
+                Err(Refusal::Error(JoinError::RankTaken { rank: rank.into() }))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn let_in(&mut self, socket: Socket, rank: u16, peer: Peer, namespace: u64) {
+        let same_namespace = namespace != 0 && namespace == self.namespace;
+        let line = line::of(&socket, peer, same_namespace, &self.counters);
+        // Its low half tells namespaces apart in messages.
+        let namespace = (namespace & u64::from(u32::MAX)) as u32;
+        let joined =
+            (self.segment).with(|segment| Members::of(*segment).join(rank, peer.pid, namespace));
+        match joined {
+            Ok(news) => self
+                .segment
+                .with(|segment| wait::wake(segment.words(), news)),
+            Err(MemberError::Corrupt(error)) => {
+                return log::error(format_args!("bananaphone: {error}"));
+            }
+            // `admit` has seen that it was not let in before, and only the hub lets in.
+            Err(_) => return,
+        }
+        self.seen = self.seen.with(rank);
+        let Ok(line) = line else {
+            self.segment.with(|segment| bury(*segment, rank));
+            return;
+        };
+        kill::point(Point::LetIn);
+        self.members.push(Member {
+            socket,
+            rank,
+            pid: peer.pid,
+            line,
+            waiting: true,
+            introduced: false,
+        });
+    }
+
+    /// Turns somebody away, and tells the others if the bus cannot become complete for the same reason.
+    fn refuse(&mut self, socket: &Socket, rank: Option<u16>, error: JoinError) {
+        log::warn(format_args!("bananaphone: a rank was turned away: {error}"));
+        // As above.
+        let _ = socket.send(&Reply::Refused(Refusal::Error(error.clone())).encode(), &[]);
+        if matches!(error, JoinError::Layout(_) | JoinError::Differs { .. }) {
+            self.tell_failure(Failure {
+                rank,
+                cause: mirrored(error),
+            });
+        }
+    }
+
+    fn tell_failure(&self, failure: Failure) {
+        let record = Reply::Failed(failure).encode();
+        for member in &self.members {
+            // One that cannot be told learns it by its deadline, or is gone.
+            let _ = member.socket.send(&record, &[]);
+        }
+    }
+
+    /// Sends what could not be sent before: welcomes, and descriptors once all ranks are in.
+    fn send_pending(&mut self) {
+        self.retry = false;
+        let memory = self.memory.file.as_fd();
+        for member in self.members.iter_mut().filter(|member| member.waiting) {
+            match member.socket.send(&self.welcome, &[memory]) {
+                Err(error) if is_transient(&error) => self.retry = true,
+                // If it is gone, its hang-up says so.
+                _ => member.waiting = false,
+            }
+        }
+        if self.seen.len() < u32::from(self.terms.geometry.world()) {
+            return;
+        }
+        for index in 0..self.members.len() {
+            if self.members[index].waiting || self.is_introduced(index) {
+                continue;
+            }
+            match self.introduce(index) {
+                Err(error) if is_transient(&error) => self.retry = true,
+                // As above.
+                _ => self.members[index].introduced = true,
+            }
+            kill::point(Point::Introducing);
+        }
+    }
+
+    /// Whether the process of a member has its descriptors, by this rank or another of its threads.
+    fn is_introduced(&self, index: usize) -> bool {
+        let own = &self.members[index];
+        let same = |other: &Member| own.pid != 0 && other.pid == own.pid;
+        own.introduced
+            || self
+                .members
+                .iter()
+                .any(|other| other.introduced && same(other))
+    }
+
+    /// Gives a member a descriptor of every other process.
+    fn introduce(&self, index: usize) -> io::Result<()> {
+        let own = &self.members[index];
+        let mut lines: Vec<super::hello::Line> = Vec::new();
+        let mut fds: Vec<BorrowedFd<'_>> = Vec::new();
+        let mut told = RankSet::default();
+        for member in &self.members {
+            let same = |other: &Member| other.pid != 0 && other.pid == member.pid;
+            if member.rank == own.rank || same(own) || told.has(member.rank) {
+                continue;
+            }
+            let (ranks, fd, process) = match &member.line {
+                Line::Process(fd) => {
+                    let threads = self.members.iter().filter(|other| same(other));
+                    let ranks = threads.map(|other| other.rank).collect::<RankSet>();
+                    (ranks.with(member.rank), fd.as_fd(), true)
+                }
+                Line::Socket => (
+                    RankSet::default().with(member.rank),
+                    member.socket.as_fd(),
+                    false,
+                ),
+            };
+            told = ranks.iter().fold(told, RankSet::with);
+            lines.push(super::hello::Line { ranks, process });
+            fds.push(fd);
+        }
+        own.socket.send(&Reply::Lines(lines).encode(), &fds)
+    }
+}
+
+/// Whether a record can be sent later: the other side has not taken older ones, or too many descriptors are on their way.
+fn is_transient(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::WouldBlock || error.raw_os_error() == Some(libc::ETOOMANYREFS)
+}

@@ -1,0 +1,216 @@
+//! How a rank comes to its bus: the first to take the name is the hub, and then all join it, the first one's rank, too.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use proxy_core::phone::barrier::RankSet;
+use proxy_core::phone::layout::Geometry;
+
+use super::counters::Counters;
+use super::error::{JoinError, Phase, WaitError, Why, Within};
+use super::hello::{BadRecord, Failure, Hello, RECORD_LIMIT, Refusal, Reply, Welcome};
+use super::home::Home;
+use super::hub::{Hub, Terms};
+use super::kill::{self, Point};
+use super::line;
+use super::segment;
+use super::wait::Waiting;
+use super::watch::Connection;
+use crate::sys::memfd;
+use crate::sys::poll::{For, poll};
+use crate::sys::socket::{self, NAME_LIMIT, Socket};
+
+/// The pause between two tries, growing to the second: a hub is between taking its name and listening for less than that.
+const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(10)];
+
+/// A rank that is let in, but not announced yet.
+#[derive(Debug)]
+pub(super) struct Joined {
+    pub(super) home: Arc<Home>,
+    pub(super) connection: Arc<Connection>,
+    pub(super) hub: Option<Hub>,
+}
+
+/// Who joins what.
+#[derive(Debug)]
+pub(super) struct Request<'a> {
+    pub(super) job: &'a str,
+    pub(super) terms: Terms,
+    pub(super) within: Within,
+    pub(super) counters: &'a Arc<Counters>,
+}
+
+/// One try to be let in.
+enum Try {
+    Welcome(Socket, Welcome, File),
+    /// Nobody there, or not any more.
+    Again,
+    /// The bus of an earlier run is ending.
+    Earlier,
+}
+
+/// The name of a job's bus. Not the user's: a user has another number in another user namespace, and the hub asks the
+/// kernel who it is anyway.
+pub(super) fn name(job: &str) -> Vec<u8> {
+    let plain = format!("bananaphone/{job}").into_bytes();
+    if plain.len() <= NAME_LIMIT {
+        return plain;
+    }
+    format!("bananaphone#{:016x}", hash(job)).into_bytes()
+}
+
+/// FNV-1a. It keeps jobs apart that share a shortened name; nobody is kept out by it.
+pub(super) fn hash(job: &str) -> u64 {
+    job.bytes().fold(0xCBF2_9CE4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3)
+    })
+}
+
+/// Joins: takes the name or finds who has it, is let in, takes the segment.
+pub(super) fn join(request: &Request<'_>) -> Result<Joined, JoinError> {
+    let terms = &request.terms;
+    let waiting = Waiting::new(Phase::Join, terms.rank, request.within);
+    let name = name(request.job);
+    let (mut hub, mut pause) = (None, PAUSES[0]);
+    loop {
+        if hub.is_none() {
+            hub = Hub::start(&name, *terms, request.counters)?;
+        }
+        let earlier = match attempt(request, &name, &waiting)? {
+            Try::Welcome(socket, welcome, file) => {
+                return take(request, socket, welcome, &file).map(|(home, connection)| Joined {
+                    home,
+                    connection,
+                    hub,
+                });
+            }
+            Try::Again => false,
+            Try::Earlier => true,
+        };
+        let left = waiting.deadline().saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(if earlier {
+                JoinError::Earlier
+            } else {
+                JoinError::Wait(waiting.without_bus(terms.geometry.world()))
+            });
+        }
+        std::thread::sleep(pause.min(left));
+        pause = (pause * 2).min(PAUSES[1]);
+    }
+}
+
+fn attempt(request: &Request<'_>, name: &[u8], waiting: &Waiting) -> Result<Try, JoinError> {
+    let terms = &request.terms;
+    let socket = match Socket::connect(name) {
+        Ok(socket) => socket,
+        Err(error) => {
+            return match error.raw_os_error() {
+                Some(libc::ECONNREFUSED | libc::EAGAIN) => Ok(Try::Again),
+                _ => Err(JoinError::system("connect")(error)),
+            };
+        }
+    };
+    kill::point(Point::Connected);
+    let peer = socket.peer().map_err(JoinError::system("SO_PEERCRED"))?;
+    let own = socket::own_user();
+    if !terms.any_user && peer.uid != own {
+        return Err(JoinError::WrongUser {
+            ours: own.into(),
+            theirs: peer.uid.into(),
+        });
+    }
+    let geometry = &terms.geometry;
+    let hello = Hello {
+        job: terms.job,
+        namespace: line::namespace(),
+        rank: terms.rank.into(),
+        world: geometry.world().into(),
+        barriers: geometry.barriers().into(),
+        cells: geometry.cells(),
+    };
+    if socket.send(&hello.encode(), &[]).is_err() {
+        return Ok(Try::Again);
+    }
+    kill::point(Point::Greeted);
+    answer(socket, waiting, geometry)
+}
+
+/// Waits for the hub's answer and reads it.
+fn answer(socket: Socket, waiting: &Waiting, geometry: &Geometry) -> Result<Try, JoinError> {
+    let mut buffer = [0; RECORD_LIMIT];
+    let record = loop {
+        match socket.receive(&mut buffer) {
+            Ok(record) if record.bytes == 0 => return Ok(Try::Again),
+            Ok(record) => break record,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(_) => return Ok(Try::Again),
+        }
+        let left = waiting.deadline().saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(waiting.without_bus(geometry.world()).into());
+        }
+        poll(&[(socket.as_fd(), For::Input)], Some(left)).map_err(JoinError::system("poll"))?;
+    };
+    match Reply::decode(&buffer[..record.bytes]) {
+        Ok(Reply::Welcome(welcome)) => match record.fds.into_iter().next() {
+            Some(fd) if !record.lost_fds => Ok(Try::Welcome(socket, welcome, File::from(fd))),
+            _ => {
+                let limit = memfd::descriptor_limit();
+                Err(report(&socket, JoinError::FdNotDelivered { limit }))
+            }
+        },
+        Ok(Reply::Refused(Refusal::Error(JoinError::Earlier))) => Ok(Try::Earlier),
+        Ok(Reply::Refused(Refusal::Error(error))) => Err(error),
+        Ok(Reply::Refused(Refusal::PeerDead(rank))) => Err(dead(waiting, rank, geometry).into()),
+        Err(BadRecord::Layout(error)) => Err(error.into()),
+        // Somebody else's program has the name.
+        Ok(_) | Err(BadRecord::Stranger) => Err(JoinError::OtherJob),
+    }
+}
+
+fn dead(waiting: &Waiting, rank: u16, geometry: &Geometry) -> WaitError {
+    let dead = RankSet::default().with(rank);
+    WaitError {
+        why: Why::PeerDead(rank),
+        missing: dead,
+        dead,
+        ..waiting.without_bus(geometry.world())
+    }
+}
+
+/// Tells the hub that this rank cannot join.
+fn report(socket: &Socket, cause: JoinError) -> JoinError {
+    let failure = Failure { rank: None, cause };
+    // If it cannot be told, the hang-up tells it without the reason.
+    let _ = socket.send(&failure.encode(), &[]);
+    failure.cause
+}
+
+/// Takes the segment and reserves this rank's part of it.
+fn take(
+    request: &Request<'_>,
+    socket: Socket,
+    welcome: Welcome,
+    file: &File,
+) -> Result<(Arc<Home>, Arc<Connection>), JoinError> {
+    kill::point(Point::Welcomed);
+    let terms = &request.terms;
+    let entered =
+        Home::enter(welcome.bus, file, welcome.sealed, &terms.geometry).and_then(|home| {
+            segment::reserve_ring(file, &terms.geometry, terms.rank, request.counters)?;
+            Ok(home)
+        });
+    let home = match entered {
+        Ok(home) => home,
+        Err(error) => return Err(report(&socket, error)),
+    };
+    let counters = Arc::clone(request.counters);
+    let connection = Arc::new(Connection::new(socket, welcome.hub, counters));
+    home.watch.add(&connection);
+    kill::point(Point::Mapped);
+    Ok((home, connection))
+}

@@ -1,0 +1,206 @@
+//! Waiting: look, spin a little, yield a little, sleep in slices, until the deadline.
+//!
+//! Nothing that is waited for is told in any other way than through words of the segment, so a waiter looks at them; the futex
+//! only saves it from looking all the time. A slice ends the sleep now and then, so that a wake-up that a peer
+//! died before it could give costs no more than that. Signals end a sleep early and change nothing else: the deadline is a
+//! point in time, not a sum of sleeps (requirement H65).
+
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use proxy_core::phone::barrier::RankSet;
+use proxy_core::phone::layout::Segment;
+use proxy_core::phone::member::{MemberError, Members, State};
+use proxy_core::phone::{Corrupt, Signal, Sleeping, Wake, Word};
+
+use super::counters::{Counters, Fallback};
+use super::error::{Phase, WaitError, Why, Within};
+use crate::sys::{futex, thread};
+
+/// A sleep at most. Also what a lost wake-up costs.
+const SLICE: Duration = Duration::from_millis(100);
+/// A poll where the kernel refuses to let us sleep on a word.
+const POLL: Duration = Duration::from_millis(1);
+
+/// How long to look before sleeping: a hand-off between spinning threads takes a fraction of a microsecond, one through a
+/// sleep 5 to 50. Spinning pays only while every rank has a CPU.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pace {
+    spins: u32,
+    yields: u32,
+}
+
+impl Pace {
+    /// For a bus of so many ranks.
+    pub(super) fn of(world: u16) -> Self {
+        static CPUS: OnceLock<usize> = OnceLock::new();
+        let cpus = *CPUS.get_or_init(|| std::thread::available_parallelism().map_or(1, Into::into));
+        if usize::from(world) <= cpus {
+            Self {
+                spins: 1000,
+                yields: 4,
+            }
+        } else {
+            // Others want this CPU, among them perhaps the one that is waited for.
+            Self {
+                spins: 8,
+                yields: 16,
+            }
+        }
+    }
+}
+
+/// What a look has shown.
+pub(super) enum Look<'a, T> {
+    /// The wait is over.
+    Done(T),
+    /// Nothing yet; this is where the news will come.
+    Sleep(Signal<'a>),
+}
+
+/// Looks until something is there or the deadline has passed; looks at least once, and once more after the deadline.
+pub(super) fn until<'a, T>(
+    segment: Segment<'a>,
+    pace: Pace,
+    deadline: Instant,
+    counters: &Counters,
+    mut look: impl FnMut() -> Look<'a, T>,
+) -> Option<T> {
+    for round in 0..pace.spins.saturating_add(pace.yields) {
+        if let Look::Done(done) = look() {
+            return Some(done);
+        }
+        if round < pace.spins {
+            thread::pause();
+        } else {
+            thread::sched_yield();
+        }
+    }
+    loop {
+        let signal = match look() {
+            Look::Done(done) => return Some(done),
+            Look::Sleep(signal) => signal,
+        };
+        let left = left(deadline)?;
+        let sleeping = signal.sleep();
+        match look() {
+            Look::Done(done) => return Some(done),
+            // Only a sleep on the signal that was counted is sure to be ended.
+            Look::Sleep(same) if same.index() == signal.index() => {
+                sleep(segment, &sleeping, left.min(SLICE), counters);
+            }
+            Look::Sleep(_) => {}
+        }
+    }
+}
+
+/// Time to the deadline; `None` = it has passed.
+fn left(deadline: Instant) -> Option<Duration> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    (!left.is_zero()).then_some(left)
+}
+
+fn sleep(segment: Segment<'_>, sleeping: &Sleeping<'_>, slice: Duration, counters: &Counters) {
+    let Some(word) = segment.words().get(sleeping.index()) else {
+        return;
+    };
+    if let Err(error) = futex::wait(word, sleeping.seen(), slice) {
+        counters.fallback(Fallback::Polling, format_args!("FUTEX_WAIT: {error}"));
+        std::thread::sleep(slice.min(POLL));
+    }
+}
+
+/// Does what a change of a word asks for.
+pub(super) fn wake(words: &[Word], wake: Wake) {
+    if let Wake::Word(index) = wake
+        && let Some(word) = words.get(index)
+    {
+        futex::wake_all(word);
+    }
+}
+
+/// Wakes every sleeper of the bus: a rank is gone, and whoever waits for whatever must look.
+///
+/// One death can concern sleepers on words of other ranks: a leader that waits for one participant learns of another's.
+pub(super) fn wake_everybody(segment: Segment<'_>) {
+    for rank in 0..segment.geometry().world() {
+        for signal in segment.signals_of(rank) {
+            wake(segment.words(), signal.nudge());
+        }
+    }
+}
+
+/// Whether a rank that is waited for is gone for good.
+pub(super) fn gone(segment: Segment<'_>, rank: u16) -> Result<Option<Why>, Corrupt> {
+    match Members::of(segment).state(rank) {
+        Ok(State::Dead) => Ok(Some(Why::PeerDead(rank))),
+        Ok(State::Left) => Ok(Some(Why::PeerLeft(rank))),
+        Ok(_) | Err(MemberError::NoSuchRank { .. } | MemberError::State { .. }) => Ok(None),
+        Err(MemberError::Corrupt(error)) => Err(error),
+    }
+}
+
+/// The ranks of a bus in this state.
+pub(super) fn in_state(segment: Segment<'_>, state: State) -> RankSet {
+    let members = Members::of(segment);
+    (0..segment.geometry().world())
+        .filter(|rank| members.state(*rank) == Ok(state))
+        .collect()
+}
+
+/// One wait: what its error will say.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Waiting {
+    pub(super) phase: Phase,
+    pub(super) rank: u16,
+    pub(super) within: Within,
+    start: Instant,
+}
+
+impl Waiting {
+    /// A wait that begins now.
+    pub(super) fn new(phase: Phase, rank: u16, within: Within) -> Self {
+        Self {
+            phase,
+            rank,
+            within,
+            start: Instant::now(),
+        }
+    }
+
+    /// When it ends at the latest. A time beyond the clock's range is a century.
+    pub(super) fn deadline(&self) -> Instant {
+        let century = Duration::from_secs(100 * 365 * 24 * 3600);
+        self.start + self.within.time.min(century)
+    }
+
+    /// Its error, with the bus as it is now.
+    pub(super) fn error(&self, segment: Segment<'_>, why: Why, missing: RankSet) -> WaitError {
+        WaitError {
+            phase: self.phase,
+            why,
+            rank: self.rank,
+            world: segment.geometry().world(),
+            missing,
+            dead: in_state(segment, State::Dead),
+            left: in_state(segment, State::Left),
+            elapsed: self.start.elapsed(),
+            within: self.within,
+        }
+    }
+
+    /// Its error when there is no bus yet.
+    pub(super) fn without_bus(&self, world: u16) -> WaitError {
+        WaitError {
+            phase: self.phase,
+            why: Why::Deadline,
+            rank: self.rank,
+            world,
+            missing: RankSet::default(),
+            dead: RankSet::default(),
+            left: RankSet::default(),
+            elapsed: self.start.elapsed(),
+            within: self.within,
+        }
+    }
+}

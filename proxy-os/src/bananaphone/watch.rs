@@ -1,0 +1,300 @@
+//! The thread that notices deaths: one per bus and process.
+//!
+//! It sleeps in `poll` on a descriptor per other process and on this process's sockets to the hub. When one has news it marks the
+//! ranks behind it as dead in the member table, which all processes share, and wakes every sleeper. So one process that notices is
+//! enough for all; and while nobody dies nothing runs.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use proxy_core::phone::barrier::RankSet;
+use proxy_core::phone::layout::Segment;
+use proxy_core::phone::member::Members;
+
+use super::counters::{Counters, Fallback};
+use super::error::JoinError;
+use super::hello::{Failure, RECORD_LIMIT, Reply};
+use super::segment::Segments;
+use super::wait;
+use crate::log;
+use crate::sys::eventfd::EventFd;
+use crate::sys::mmap::{Mapping, Tied};
+use crate::sys::poll::{For, poll};
+use crate::sys::socket::Socket;
+use crate::sys::thread::{self, Thread, ThreadName};
+
+/// A rank's socket to the hub.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) socket: Socket,
+    /// The rank whose process is the hub.
+    pub(super) hub: u16,
+    /// This side is hanging up, so the end of the connection means nothing.
+    closing: AtomicBool,
+    counters: Arc<Counters>,
+}
+
+impl Connection {
+    pub(super) fn new(socket: Socket, hub: u16, counters: Arc<Counters>) -> Self {
+        Self {
+            socket,
+            hub,
+            closing: AtomicBool::new(false),
+            counters,
+        }
+    }
+
+    /// Hangs up. The watcher, which may be polling the socket, lets go of it.
+    pub(super) fn close(&self) {
+        // Release pairs with the acquire in `Watcher::heard`: whoever sees the hang-up sees whose it is.
+        self.closing.store(true, Ordering::Release);
+        self.socket.shut_down();
+    }
+}
+
+/// Marks a rank as dead and wakes everybody. False = it had left, or was known to be dead.
+pub(super) fn bury(segment: Segment<'_>, rank: u16) -> bool {
+    match Members::of(segment).die(rank) {
+        Ok(Some(_)) => {
+            log::warn(format_args!("bananaphone: rank {rank} is dead"));
+            wait::wake_everybody(segment);
+            true
+        }
+        Ok(None) => false,
+        Err(error) => {
+            log::error(format_args!("bananaphone: {error}"));
+            false
+        }
+    }
+}
+
+/// The watcher from outside.
+#[derive(Debug)]
+pub(super) struct Watch {
+    shared: Arc<Shared>,
+    thread: Option<Thread>,
+    /// The process that has the thread: a forked child has not.
+    process: u32,
+}
+
+#[derive(Debug)]
+struct Shared {
+    bell: EventFd,
+    stop: AtomicBool,
+    /// Connections that the thread has not taken over yet.
+    arrivals: Mutex<Vec<Arc<Connection>>>,
+    failure: Mutex<Option<Failure>>,
+    /// Counts what the thread has noticed.
+    news: AtomicU32,
+}
+
+impl Watch {
+    /// Starts the thread.
+    pub(super) fn start(mapping: &Arc<Mapping>) -> Result<Self, JoinError> {
+        let bell = EventFd::new().map_err(JoinError::system("eventfd"))?;
+        let shared = Arc::new(Shared {
+            bell,
+            stop: AtomicBool::new(false),
+            arrivals: Mutex::default(),
+            failure: Mutex::default(),
+            news: AtomicU32::new(0),
+        });
+        let mut watcher = Watcher {
+            shared: Arc::clone(&shared),
+            segment: Tied::<Segments>::new(mapping, |words| Segment::attach(words))?,
+            lines: Vec::new(),
+            connections: Vec::new(),
+            introduced: false,
+        };
+        let name = |tid: u32| ThreadName::new(&format!("bp-watch-{tid}"));
+        let thread = thread::spawn(name, None, Box::new(move || watcher.run()))
+            .map_err(JoinError::system("pthread_create"))?;
+        Ok(Self {
+            shared,
+            thread: Some(thread),
+            process: std::process::id(),
+        })
+    }
+
+    /// Whether this is the process that has the thread, and not a forked child of it.
+    pub(super) fn is_ours(&self) -> bool {
+        self.process == std::process::id()
+    }
+
+    /// Has one more socket to the hub watched.
+    pub(super) fn add(&self, connection: &Arc<Connection>) {
+        let arrivals = &self.shared.arrivals;
+        let mut arrivals = arrivals.lock().unwrap_or_else(PoisonError::into_inner);
+        arrivals.push(Arc::clone(connection));
+        drop(arrivals);
+        self.shared.bell.ring();
+    }
+
+    /// A rank that could not join, if the hub has told of one.
+    pub(super) fn failure(&self) -> Option<Failure> {
+        let failure = self.shared.failure.lock();
+        failure.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Changes whenever this process has noticed a death: a hint to look at the member table, for those who poll often.
+    pub(super) fn news(&self) -> u32 {
+        // Relaxed: a hint; the table itself orders what it says.
+        self.shared.news.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if !self.is_ours() {
+            std::mem::forget(self.thread.take());
+            return;
+        }
+        // Release pairs with the acquire in `Watcher::run`.
+        self.shared.stop.store(true, Ordering::Release);
+        self.shared.bell.ring();
+        if let Some(thread) = self.thread.take() {
+            // It cannot be this thread, as the watcher holds nothing that owns a `Watch`.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Ranks that are watched by one descriptor.
+struct Watched {
+    ranks: RankSet,
+    fd: OwnedFd,
+    news: For,
+}
+
+/// The thread's own data.
+struct Watcher {
+    shared: Arc<Shared>,
+    segment: Tied<Segments>,
+    lines: Vec<Watched>,
+    connections: Vec<Arc<Connection>>,
+    /// The hub has given this process its descriptors, so its own end is news of no more than one rank.
+    introduced: bool,
+}
+
+impl Watcher {
+    fn run(&mut self) {
+        // Acquire pairs with the release in `Watch::drop`.
+        while !self.shared.stop.load(Ordering::Acquire) {
+            let news = match self.poll() {
+                Ok(news) => news,
+                Err(error) => {
+                    log::error(format_args!("bananaphone: poll: {error}"));
+                    // No memory for the call; nothing else can fail it.
+                    std::thread::sleep(Duration::from_millis(10));
+                    continue;
+                }
+            };
+            self.handle(&news);
+        }
+    }
+
+    /// Waits for news: of the bell, then of the connections, then of the lines, in this order.
+    fn poll(&self) -> std::io::Result<Vec<bool>> {
+        let bell = [(self.shared.bell.fd(), For::Input)];
+        let connections = self
+            .connections
+            .iter()
+            .map(|connection| (connection.socket.as_fd(), For::Input));
+        let lines = self.lines.iter().map(|line| (line.fd.as_fd(), line.news));
+        let fds: Vec<_> = bell.into_iter().chain(connections).chain(lines).collect();
+        poll(&fds, None)
+    }
+
+    fn handle(&mut self, news: &[bool]) {
+        let mut news = news.iter().copied();
+        let bell = news.next().unwrap_or(false);
+        let connections = std::mem::take(&mut self.connections);
+        let lines = std::mem::take(&mut self.lines);
+        for connection in connections {
+            if !news.next().unwrap_or(false) || self.heard(&connection) {
+                self.connections.push(connection);
+            }
+        }
+        for line in lines {
+            if news.next().unwrap_or(false) {
+                line.ranks.iter().for_each(|rank| self.bury(rank));
+            } else {
+                self.lines.push(line);
+            }
+        }
+        if bell {
+            // Not blocking: the bell was rung.
+            let _ = self.shared.bell.wait(Some(Duration::ZERO));
+            let arrivals = &self.shared.arrivals;
+            let mut arrivals = arrivals.lock().unwrap_or_else(PoisonError::into_inner);
+            self.connections.append(&mut arrivals);
+        }
+    }
+
+    fn bury(&self, rank: u16) {
+        if self.segment.with(|segment| bury(*segment, rank)) {
+            // Relaxed: see `Watch::news`.
+            self.shared.news.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Reads what the hub says. False = the connection is over.
+    fn heard(&mut self, connection: &Connection) -> bool {
+        let mut buffer = [0; RECORD_LIMIT];
+        let record = match connection.socket.receive(&mut buffer) {
+            Ok(record) if record.bytes > 0 => record,
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return true,
+            _ => {
+                // Acquire pairs with the release in `Connection::close`.
+                let ours = connection.closing.load(Ordering::Acquire);
+                if !ours && !self.introduced {
+                    // Until then the hub's end is the end of its process, or of its rank's stay.
+                    self.bury(connection.hub);
+                }
+                return false;
+            }
+        };
+        match Reply::decode(&buffer[..record.bytes]) {
+            Ok(Reply::Lines(lines)) => {
+                if record.lost_fds || record.fds.len() < lines.len() {
+                    connection.counters.fallback(
+                        Fallback::Unwatched,
+                        format_args!(
+                            "{} of {} descriptors of peers were delivered",
+                            record.fds.len(),
+                            lines.len()
+                        ),
+                    );
+                }
+                self.introduced = true;
+                let watched = lines.into_iter().zip(record.fds).map(|(line, fd)| Watched {
+                    ranks: line.ranks,
+                    fd,
+                    news: if line.process {
+                        For::Input
+                    } else {
+                        For::HangUp
+                    },
+                });
+                self.lines.extend(watched);
+            }
+            Ok(Reply::Failed(failure)) => self.failed(failure),
+            // Nothing else is expected here, and nothing depends on it.
+            Ok(_) | Err(_) => {}
+        }
+        true
+    }
+
+    fn failed(&self, failure: Failure) {
+        let mut place = self
+            .shared
+            .failure
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        place.get_or_insert(failure);
+        drop(place);
+        self.segment.with(|segment| wait::wake_everybody(*segment));
+    }
+}

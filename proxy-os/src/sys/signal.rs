@@ -1,0 +1,10 @@
+//! Dying the way a killed process dies: no destructor, no exit hook, no flush.
+#![allow(unsafe_code, reason = "raise is a C call")]
+
+/// Kills this process with `SIGKILL`. Only for tests of what its peers do then.
+pub(crate) fn kill_self() -> ! {
+    // SAFETY: no pointers are passed.
+    unsafe { libc::raise(libc::SIGKILL) };
+    // The signal cannot be caught, so nobody comes here.
+    std::process::abort()
+}

@@ -1,0 +1,191 @@
+//! The bus as an embedder uses it: messages, all-gather, barriers, several buses, ranks as threads and as processes.
+
+use std::time::{Duration, Instant};
+
+use proxy_checks::bus::{self, AMPLE, Role};
+use proxy_core::phone::barrier::RankSet;
+use proxy_core::phone::member::State;
+use proxy_os::bananaphone::{Bus, BusError, JoinError, MAX_TAG, Why};
+
+fn everybody(bus: &Bus) -> RankSet {
+    RankSet::below(bus.world())
+}
+
+#[test]
+fn messages_go_between_two_ranks_and_to_all_by_tag() {
+    let answers = bus::threads(3, |mut bus| match bus.rank() {
+        0 => {
+            bus.send(1, 7, b"seven", AMPLE).unwrap();
+            bus.broadcast(8, b"eight", AMPLE).unwrap();
+            bus.send(1, 9, b"", AMPLE).unwrap();
+            bus.recv(1, None, AMPLE).unwrap()
+        }
+        1 => {
+            assert_eq!(bus.recv(0, Some(9), AMPLE).unwrap(), (9, vec![]));
+            let mut small = [0; 4];
+            let refused = bus.recv_into(0, Some(8), &mut small, AMPLE);
+            assert_eq!(refused, Err(BusError::TooSmall { bytes: 5 }));
+            assert_eq!(bus.recv(0, None, AMPLE).unwrap(), (8, b"eight".to_vec()));
+            bus.send(0, 1, b"all there", AMPLE).unwrap();
+            bus.recv(0, Some(7), AMPLE).unwrap()
+        }
+        _ => bus.recv(0, None, AMPLE).unwrap(),
+    });
+    let wanted = [(1, &b"all there"[..]), (7, b"seven"), (8, b"eight")];
+    assert_eq!(answers, wanted.map(|(tag, bytes)| (tag, bytes.to_vec())));
+}
+
+#[test]
+fn long_messages_are_streamed_both_ways_at_once() {
+    let long: Vec<u8> = (0..1_000_003_u32).map(|i| (i * 7 % 251) as u8).collect();
+    let long = &long;
+    let received = bus::threads(2, |mut bus| {
+        let peer = 1 - bus.rank();
+        assert!(long.len() > 20 * bus.capacity());
+        bus.send(peer, 1, b"before", AMPLE).unwrap();
+        // Neither receives before it has sent; the parts that come meanwhile are set aside.
+        bus.send(peer, 2, long, AMPLE).unwrap();
+        bus.send(peer, 3, b"after", AMPLE).unwrap();
+        let order: Vec<_> = (0..3)
+            .map(|_| bus.recv(peer, None, AMPLE).unwrap())
+            .collect();
+        order
+    });
+    for order in received {
+        assert!(order[1].1 == *long);
+        let tags: Vec<_> = order
+            .iter()
+            .map(|(tag, bytes)| (*tag, bytes.len()))
+            .collect();
+        assert_eq!(tags, [(1, 6), (2, long.len()), (3, 5)]);
+    }
+}
+
+#[test]
+fn all_gather_takes_any_sizes_and_keeps_rounds_apart() {
+    for world in [1, 2, 5] {
+        bus::threads(world, |mut bus| {
+            for round in 0..4_u16 {
+                let size = |rank: u16| match (rank + round) % 4 {
+                    0 => 0,
+                    1 => 8,
+                    2 => 9_000,
+                    _ => 100_000,
+                };
+                let own = vec![bus.rank() as u8 + 1; size(bus.rank())];
+                let all = bus.all_gather(&own, AMPLE).unwrap();
+                for (rank, bytes) in (0..world).zip(all) {
+                    assert!(
+                        bytes == vec![rank as u8 + 1; size(rank)],
+                        "{rank} {}",
+                        bytes.len()
+                    );
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn barriers_pass_only_when_all_have_arrived() {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    let arrived = AtomicU32::new(0);
+    bus::threads(4, |bus| {
+        let mut all = bus.barrier(0, everybody(&bus)).unwrap();
+        let pair: RankSet = [bus.rank() / 2 * 2, bus.rank() / 2 * 2 + 1]
+            .into_iter()
+            .collect();
+        let mut half = bus.barrier(1 + bus.rank() / 2, pair).unwrap();
+        for round in 1..=500_u32 {
+            // Relaxed: the barrier orders.
+            arrived.fetch_add(1, Ordering::Relaxed);
+            all.wait(round.into(), AMPLE).unwrap();
+            // Relaxed: as above.
+            assert!(arrived.load(Ordering::Relaxed) >= 4 * round);
+            half.wait(0, AMPLE).unwrap();
+        }
+    });
+}
+
+#[test]
+fn misuse_is_told_by_name() {
+    bus::threads(2, |mut bus| {
+        let (me, far) = (bus.rank(), Duration::ZERO);
+        for rank in [me, 2] {
+            let refused = Err(BusError::NoSuchRank { rank, world: 2 });
+            assert_eq!(bus.send(rank, 0, b"", far), refused);
+            assert!(matches!(
+                bus.recv(rank, None, far),
+                Err(BusError::NoSuchRank { .. })
+            ));
+        }
+        let tag = MAX_TAG + 1;
+        assert_eq!(
+            bus.send(1 - me, tag, b"", far),
+            Err(BusError::BadTag { tag })
+        );
+        assert!(bus.barrier(8, RankSet::below(2)).is_err());
+        assert!(bus.barrier(0, RankSet::default().with(1 - me)).is_err());
+        bus.hangup();
+        assert_eq!(bus.send(1 - me, 0, b"", far), Err(BusError::HungUp));
+    });
+    let mut options = bus::options(&bus::job(), 4, 4);
+    let none = JoinError::NoSuchRank { rank: 4, world: 4 };
+    assert_eq!(Bus::create(&options).unwrap_err(), none);
+    (options.rank, options.cells) = (0, 3);
+    assert!(matches!(Bus::create(&options), Err(JoinError::Layout(_))));
+}
+
+#[test]
+fn a_rank_that_leaves_is_told_apart_from_a_dead_one() {
+    let job = bus::job();
+    let (mut first, second) = std::thread::scope(|scope| {
+        let second = scope.spawn(|| bus::connected(&job, 1, 2));
+        (bus::connected(&job, 0, 2), second.join().unwrap())
+    });
+    assert!(first.is_hub() != second.is_hub());
+    let waiter = std::thread::spawn(move || {
+        let error = first.recv(1, None, AMPLE).unwrap_err();
+        (first, error)
+    });
+    std::thread::sleep(Duration::from_millis(20));
+    let start = Instant::now();
+    second.cleanup();
+    let (first, error) = waiter.join().unwrap();
+    assert!(start.elapsed() < bus::PROMPT);
+    let BusError::Wait(error) = error else {
+        panic!("{error}")
+    };
+    assert_eq!((error.why, error.dead.is_empty()), (Why::PeerLeft(1), true));
+    assert_eq!(first.members().unwrap()[1].0, State::Left);
+}
+
+#[test]
+fn ranks_are_threads_and_processes_on_two_buses_at_a_time() {
+    let (one, two) = (bus::job(), bus::job());
+    let child = Role::new(&one, 2, 3, &two).start("child_on_two_buses");
+    let on_both = |rank| {
+        let (mut a, mut b) = (bus::connected(&one, rank, 3), bus::connected(&two, rank, 3));
+        (
+            a.all_gather(&[1], AMPLE).unwrap(),
+            b.all_gather(&[2], AMPLE).unwrap(),
+        )
+    };
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| on_both(1));
+        for gathered in [on_both(0), other.join().unwrap()] {
+            assert_eq!(gathered, (vec![vec![1]; 3], vec![vec![2]; 3]));
+        }
+    });
+    child.succeed();
+}
+
+#[test]
+fn child_on_two_buses() {
+    let Some(role) = Role::of("child_on_two_buses") else {
+        return;
+    };
+    let (mut a, mut b) = (role.connected(), bus::connected(&role.what, 2, 3));
+    a.all_gather(&[1], AMPLE).unwrap();
+    b.all_gather(&[2], AMPLE).unwrap();
+}
