@@ -101,6 +101,7 @@ fn h42_sixteen_threads_share_one_worker_and_the_last_release_ends_it() {
                     let tid = group.queue().tid();
                     gate.wait();
                     assert_eq!(Group::sharers(Gid(5)), 16);
+                    gate.wait();
                     assert_eq!(acquire(5).queue().tid(), tid, "one worker for all");
                     gate.wait();
                     group.release(Release::Drain, PATIENCE).unwrap();
