@@ -18,7 +18,7 @@
 //!   5 close / die from any of them: ring if it was ARMED; push is refused from then on, take still empties.
 //! ```
 //!
-//! Edges: 1, 4 [`Head::push`]; 2 [`Head::arm`]; 3 [`Head::TAKE_MASK`]; 5 [`Head::shut`].
+//! Edges: 1, 4 `Head::push`; 2 `Head::arm`; 3 `Head::TAKE_MASK`; 5 `Head::shut`.
 
 const CLOSED: u32 = 1 << 31;
 const DEAD: u32 = 1 << 30;

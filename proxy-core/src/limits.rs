@@ -1,7 +1,7 @@
 //! Every fixed limit of the core, each with its reason.
 //!
 //! Capacities that an embedder chooses (ranks per queue, tasks per rank, contexts, records) are const generics of
-//! [`Shared`](crate::Shared) and [`Driver`](crate::Driver); this file holds the limits that the field itself sets.
+//! [`Queue`](crate::Queue) and [`Driver`](crate::Driver); this file holds the limits that the field itself sets.
 
 /// Streams of one task: the original's arrays of start words and op counts have four places (specification section 2).
 pub const STREAMS: usize = 4;

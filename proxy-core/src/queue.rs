@@ -140,7 +140,7 @@ impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS,
         }
     }
 
-    /// Arms the start words of one kind for one more execution; for contexts with [`Arming::Explicit`].
+    /// Arms the start words of one kind for one more execution; for contexts with [`Arming::Explicit`](crate::Arming::Explicit).
     pub fn arm<W: DeviceWords + ?Sized>(
         &self,
         context: ContextId,

@@ -1,4 +1,4 @@
-//! Reading which CPUs a thread runs on and may run on. Setting is done at creation only, in [`thread`](super::thread).
+//! Reading which CPUs a thread runs on and may run on. Setting is done at creation only, in [`super::thread`].
 #![allow(
     unsafe_code,
     reason = "sched_getaffinity and sched_setaffinity are C calls"
