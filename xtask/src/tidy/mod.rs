@@ -2,7 +2,7 @@
 //!
 //! A rule is a plain function from the [`Tree`] (the text files and packages of the workspace, already read) to findings;
 //! the walk over the file system is apart from the rules, so that each rule is tested on planted sources. The one check
-//! that needs a build, the symbols of proxy-core, is split the same way: see [`symbols`].
+//! that needs a build, the symbols of proxy-core, is split the same way: see [`symbols`]; so is the one that asks cargo, [`tree`].
 
 mod atomics;
 mod functions;
@@ -14,6 +14,7 @@ mod size;
 mod source;
 mod symbols;
 mod text;
+mod tree;
 mod unsafety;
 mod walk;
 
@@ -172,8 +173,8 @@ const RULES: [Rule; 19] = [
 
 /// The verb.
 pub(crate) fn verb(workspace: &Workspace) -> Result<ExitCode, String> {
-    let tree = walk::tree(workspace)?;
-    let mut findings = check(&tree);
+    let files = walk::tree(workspace)?;
+    let mut findings = check(&files);
     let mut rules = RULES.len();
     match symbols::of_core(workspace)? {
         Some(found) => {
@@ -182,8 +183,10 @@ pub(crate) fn verb(workspace: &Workspace) -> Result<ExitCode, String> {
         }
         None => println!("SKIPPED: {}: nm not available", symbols::RULE),
     }
+    findings.extend(tree::of_core(workspace)?);
+    rules += 1;
     if findings.is_empty() {
-        println!("tidy: clean ({} files, {rules} rules)", tree.files.len());
+        println!("tidy: clean ({} files, {rules} rules)", files.files.len());
         return Ok(ExitCode::SUCCESS);
     }
     for finding in &findings {
