@@ -375,19 +375,25 @@ pub struct Segment<'a> {
 }
 
 impl<'a> Segment<'a> {
-    /// Takes a fresh, all-zero segment and writes its header. Nobody else has it yet.
-    pub fn create(words: &'a [Word], geometry: Geometry) -> Result<Self, LayoutError> {
+    /// Takes a segment whose header was checked before. It is not read again, so nobody can change its sizes meanwhile.
+    pub fn again(words: &'a [Word], geometry: Geometry) -> Result<Self, LayoutError> {
         if words.len() < geometry.words() {
             return Err(LayoutError::TooSmall {
                 found: words.len(),
                 wanted: geometry.words(),
             });
         }
+        Ok(Self { words, geometry })
+    }
+
+    /// Takes a fresh, all-zero segment and writes its header. Nobody else has it yet.
+    pub fn create(words: &'a [Word], geometry: Geometry) -> Result<Self, LayoutError> {
+        let segment = Self::again(words, geometry)?;
         for (word, value) in words.iter().zip(geometry.header()) {
             // Relaxed: handing the segment over publishes it.
             word.store(value, Ordering::Relaxed);
         }
-        Ok(Self { words, geometry })
+        Ok(segment)
     }
 
     /// Takes a segment that somebody else has made. The header is copied out and checked before anything is believed.

@@ -9,5 +9,6 @@
 //! - each model has twins, in which one [`proxy_core::Edge`] is relaxed, and which must fail;
 //! - each model states the least number of executions that it must come to.
 
+pub mod bus;
 pub mod host;
 pub mod rt;

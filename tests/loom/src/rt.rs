@@ -28,10 +28,28 @@ pub fn model(_name: &str, _least: u64, body: impl Fn() + Send + Sync + 'static) 
     }
 }
 
+/// Runs a `body` of many threads and steps, with fewer preemptions per execution than other models have.
+#[cfg(not(loom))]
+pub fn large_model(name: &str, least: u64, body: impl Fn() + Send + Sync + 'static) {
+    model(name, least, body);
+}
+
 /// Runs `body` under the engine. `least` is the number of executions below which a loom run has explored nothing.
 #[cfg(loom)]
 pub fn model(name: &str, least: u64, body: impl Fn() + Send + Sync + 'static) {
-    let executions = twin::explore(body);
+    report(name, least, twin::explore(body));
+}
+
+/// Runs a `body` of many threads and steps, with fewer preemptions per execution than other models have.
+#[cfg(loom)]
+pub fn large_model(name: &str, least: u64, body: impl Fn() + Send + Sync + 'static) {
+    /// Three take minutes.
+    const PREEMPTIONS: usize = 2;
+    report(name, least, twin::explore_within(PREEMPTIONS, body));
+}
+
+#[cfg(loom)]
+fn report(name: &str, least: u64, executions: u64) {
     println!("loom: {name} {executions} iterations");
     assert!(
         executions >= least,
@@ -100,11 +118,20 @@ mod twin {
 
     /// Explores `body` and returns the number of executions.
     pub(super) fn explore(body: impl Fn() + Send + Sync + 'static) -> u64 {
+        let model = loom::model::Builder::new();
+        explore_within(model.preemption_bound.unwrap_or(PREEMPTIONS), body)
+    }
+
+    /// Explores `body` with at most so many preemptions per execution.
+    pub(super) fn explore_within(
+        preemptions: usize,
+        body: impl Fn() + Send + Sync + 'static,
+    ) -> u64 {
         // The standard library's, on purpose: loom must not see it.
         let executions = Arc::new(AtomicU64::new(0));
         let counter = Arc::clone(&executions);
         let mut model = loom::model::Builder::new();
-        model.preemption_bound.get_or_insert(PREEMPTIONS);
+        model.preemption_bound = Some(preemptions);
         model.check(move || {
             // Relaxed: loom runs one execution at a time on this thread.
             counter.fetch_add(1, Ordering::Relaxed);

@@ -45,6 +45,9 @@ fn h81_every_edge_has_a_twin_or_an_argument() {
         include_str!("context.rs"),
         include_str!("trigger.rs"),
         include_str!("recorder.rs"),
+        include_str!("phone_barrier.rs"),
+        include_str!("phone_ring.rs"),
+        include_str!("phone_sleep.rs"),
     ]
     .concat();
     let sources = sources.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -63,6 +66,10 @@ fn h81_every_edge_has_a_twin_or_an_argument() {
         Edge::Arm,
         Edge::Record,
         Edge::RecordRead,
+        Edge::PhoneSignal,
+        Edge::PhoneSleep,
+        Edge::PhoneCall,
+        Edge::PhoneMessage,
     ] {
         match shown(edge) {
             Twin(model) => {

@@ -1,0 +1,130 @@
+//! The bus's barrier: generations that follow each other, opinions that differ, and a rank that is slow to read what was found.
+
+use proxy_core::phone::barrier::{Gather, Participant, RankSet, Verdict};
+use proxy_loom::bus::Bus;
+use proxy_loom::rt::{self, Arc};
+
+fn participant(bus: &Bus, me: u16) -> Participant<'_> {
+    let segment = bus.segment();
+    let all = RankSet::below(segment.geometry().world());
+    Participant::new(segment, 0, me, all).unwrap()
+}
+
+/// One generation, waited for to its end.
+fn pass(bus: &Bus, rank: &mut Participant<'_>, exec: u64) -> Verdict {
+    bus.obey(rank.arrive(exec));
+    if !rank.is_leader() {
+        return bus.wait(|| rank.verdict().unwrap().ok_or(rank.released().unwrap()));
+    }
+    let opinion = bus.wait(|| match rank.gather(exec) {
+        Gather::Complete => Ok(Verdict::Passed),
+        Gather::OtherExecution(other) => Ok(Verdict::OtherExecution(other)),
+        Gather::Pending(other) => Err(rank.arrival_of(other).unwrap()),
+    });
+    let (verdict, wake) = rank.decide(opinion).unwrap();
+    bus.obey(wake);
+    verdict
+}
+
+/// Two generations, back to back, each for an execution of its own. The second is waited for by the leader alone, which keeps the
+/// model small; the others read it in the end.
+fn back_to_back(world: u16) {
+    let bus = Bus::new(world, 1);
+    let members: Vec<_> = (0..world)
+        .map(|me| {
+            let bus = Arc::clone(&bus);
+            rt::spawn(move || {
+                let mut rank = participant(&bus, me);
+                assert_eq!(pass(&bus, &mut rank, 1), Verdict::Passed);
+                if rank.is_leader() {
+                    assert_eq!(pass(&bus, &mut rank, 2), Verdict::Passed);
+                } else {
+                    bus.obey(rank.arrive(2));
+                }
+            })
+        })
+        .collect();
+    members.into_iter().for_each(rt::join);
+    for me in 0..world {
+        let verdict = participant(&bus, me).verdict();
+        assert_eq!(verdict, Ok(Some(Verdict::Passed)));
+    }
+}
+
+fn two() {
+    back_to_back(2);
+}
+
+fn three() {
+    back_to_back(3);
+}
+
+#[test]
+fn two_members_pass_back_to_back() {
+    rt::model("phone barrier", 3000, two);
+}
+
+#[test]
+fn three_members_pass_back_to_back() {
+    rt::large_model("phone barrier, three", 20_000, three);
+}
+
+/// The leader finds all arrived while the other's deadline ends, which then fails the next generation at once. A third is slow to
+/// read either, and sees the first end as the two others do.
+fn opinions() {
+    let bus = Bus::new(3, 1);
+    let leader = {
+        let bus = Arc::clone(&bus);
+        rt::spawn(move || {
+            let mut rank = participant(&bus, 0);
+            bus.obey(rank.arrive(1));
+            let opinion = match rank.gather(1) {
+                Gather::Complete => Verdict::Passed,
+                _ => Verdict::TimedOut(0),
+            };
+            rank.decide(opinion).unwrap().0
+        })
+    };
+    let hasty = {
+        let bus = Arc::clone(&bus);
+        rt::spawn(move || {
+            let mut rank = participant(&bus, 1);
+            bus.obey(rank.arrive(1));
+            let first = rank.decide(Verdict::TimedOut(1)).unwrap().0;
+            bus.obey(rank.arrive(2));
+            let second = rank.decide(Verdict::Cancelled(1)).unwrap().0;
+            assert_eq!(second, Verdict::Cancelled(1));
+            first
+        })
+    };
+    let slow = {
+        let bus = Arc::clone(&bus);
+        rt::spawn(move || {
+            let mut rank = participant(&bus, 2);
+            bus.obey(rank.arrive(1));
+            rank.verdict().unwrap()
+        })
+    };
+    let (leader, hasty) = (rt::join(leader), rt::join(hasty));
+    // Whose own opinion on a generation came late may be told the failure of the next instead.
+    let passes = [leader, hasty].map(|verdict| verdict == Verdict::Passed);
+    assert_eq!(passes[0], passes[1], "{leader:?} {hasty:?}");
+    let early = rt::join(slow);
+    let again = participant(&bus, 2).verdict().unwrap();
+    for verdict in [early, again].into_iter().flatten() {
+        assert_eq!(verdict == Verdict::Passed, passes[0], "{verdict:?}");
+    }
+    assert!(again.is_some());
+}
+
+#[test]
+fn h21_of_two_opinions_all_see_one_however_slow() {
+    rt::model("phone verdict", 800, opinions);
+}
+
+#[cfg(loom)]
+#[test]
+fn twins() {
+    use proxy_core::Edge;
+    rt::must_fail_without(Edge::PhoneSignal, "phone barrier", two);
+}
