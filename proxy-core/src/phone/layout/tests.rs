@@ -172,7 +172,7 @@ fn a_segment_is_what_its_creator_made_it() {
     let theirs = Segment::attach(&words).unwrap();
     assert_eq!(mine.geometry(), theirs.geometry());
     // Relaxed: one thread.
-    words[4].store(2, crate::sync::Ordering::Relaxed);
+    words[4].store(2, Ordering::Relaxed);
     let again = Segment::again(&words, *theirs.geometry()).unwrap();
     assert_eq!(again.geometry().world(), 3, "the header is believed once");
     assert_eq!(theirs.words().len(), words.len());
