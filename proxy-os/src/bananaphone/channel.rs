@@ -9,14 +9,15 @@
 
 use std::collections::VecDeque;
 
+use proxy_core::phone::Signal;
 use proxy_core::phone::barrier::RankSet;
 use proxy_core::phone::layout::Segment;
 use proxy_core::phone::member::State;
 use proxy_core::phone::ring::{self, Producer, Reader, RecvError, SendError, To};
-use proxy_core::phone::{Corrupt, Signal};
 
 use super::counters::Counters;
 use super::error::{BusError, Why};
+use super::frame::{Kind, Partial, begin, corrupt};
 use super::kill::{self, Point};
 use super::wait::{self, Look, Pace, Waiting};
 use crate::sys::mmap::Family;
@@ -27,42 +28,6 @@ pub const MAX_TAG: u32 = INTERNAL - 1;
 pub(super) const INTERNAL: u32 = 1 << 29;
 /// Messages with other tags that may wait per sender.
 const CROWD: usize = 1024;
-/// Bytes of one message at most: 1 TiB, far above any memory, so that a broken length is told from a long message.
-const MESSAGE_LIMIT: u64 = 1 << 40;
-
-/// What a frame is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Whole,
-    First,
-    Rest,
-}
-
-const KIND_SHIFT: u32 = 30;
-
-impl Kind {
-    const fn word(self, tag: u32) -> u32 {
-        tag | (self as u32) << KIND_SHIFT
-    }
-
-    const fn split(word: u32) -> Option<(Self, u32)> {
-        let tag = word & ((1 << KIND_SHIFT) - 1);
-        match word >> KIND_SHIFT {
-            0 => Some((Self::Whole, tag)),
-            1 => Some((Self::First, tag)),
-            2 => Some((Self::Rest, tag)),
-            _ => None,
-        }
-    }
-}
-
-/// A long message of which parts are here.
-#[derive(Debug)]
-struct Partial {
-    tag: u32,
-    total: usize,
-    bytes: Vec<u8>,
-}
 
 /// What came from one rank and was not received yet.
 #[derive(Debug, Default)]
@@ -87,7 +52,7 @@ enum Message {
 pub(super) struct Ends<'a> {
     pub(super) segment: Segment<'a>,
     pub(super) me: u16,
-    pace: Pace,
+    pub(super) pace: Pace,
     producer: Producer<'a>,
     /// By rank; none for the own one.
     readers: Vec<Option<Reader<'a>>>,
@@ -141,7 +106,7 @@ impl<'a> Ends<'a> {
     }
 
     /// Where messages of a rank are announced.
-    fn news(&self, from: u16) -> Result<Signal<'a>, BusError> {
+    pub(super) fn news(&self, from: u16) -> Result<Signal<'a>, BusError> {
         let reader = self.readers.get(usize::from(from)).and_then(Option::as_ref);
         reader.map(Reader::news).ok_or(BusError::NoSuchRank {
             rank: from,
@@ -508,25 +473,4 @@ impl<'a> Ends<'a> {
                 .retain(|(found, _)| *found < INTERNAL || *found == tag);
         }
     }
-}
-
-fn begin(from: u16, tag: u32, bytes: &[u8]) -> Result<Partial, BusError> {
-    let (total, bytes) = bytes
-        .split_first_chunk()
-        .ok_or_else(|| corrupt("message length", from, 0))?;
-    let total = u64::from_ne_bytes(*total);
-    let known = usize::try_from(total)
-        .ok()
-        .filter(|_| total <= MESSAGE_LIMIT);
-    let total = known.ok_or_else(|| corrupt("message length", from, u32::MAX))?;
-    Ok(Partial {
-        tag,
-        total,
-        // Grows with what really comes: a length alone reserves nothing.
-        bytes: bytes.to_vec(),
-    })
-}
-
-fn corrupt(field: &'static str, rank: u16, found: u32) -> BusError {
-    BusError::Corrupt(Corrupt { field, rank, found })
 }

@@ -4,14 +4,18 @@
 //! k+1 before it has part k of everybody who has one. So when a rank sends part k, all have read its part k-2, there is room, and
 //! no two ranks wait for each other.
 
+use proxy_core::phone::barrier::RankSet;
 use proxy_core::phone::ring::To;
 
 use super::channel::{Ends, INTERNAL};
 use super::counters::Counters;
-use super::error::BusError;
-use super::wait::Waiting;
+use super::error::{BusError, Why};
+use super::wait::{self, Look, Waiting};
 
-impl Ends<'_> {
+/// The contributions that are complete, by rank.
+type Gathered = [Option<Vec<u8>>];
+
+impl<'a> Ends<'a> {
     /// Gathers the contributions of all ranks, in order of rank.
     pub(super) fn all_gather(
         &mut self,
@@ -23,8 +27,7 @@ impl Ends<'_> {
         self.gathers = self.gathers.wrapping_add(1);
         let tag = INTERNAL | (self.gathers & (INTERNAL - 1));
         self.forget_own_but(tag);
-        let mut gathered: Vec<Option<Vec<u8>>> =
-            vec![None; usize::from(self.segment.geometry().world())];
+        let mut gathered = vec![None; usize::from(self.segment.geometry().world())];
         gathered[usize::from(self.me)] = Some(own.to_vec());
         let (mut part, mut sending) = (0, true);
         while sending || gathered.iter().any(Option::is_none) {
@@ -32,12 +35,7 @@ impl Ends<'_> {
                 sending = self.send_own(tag, own, part, waiting, counters)?;
             }
             part += 1;
-            for rank in self.peers() {
-                let place = &mut gathered[usize::from(rank)];
-                if place.is_none() {
-                    *place = self.next_part(rank, tag, part, waiting, counters)?;
-                }
-            }
+            self.next_parts(&mut gathered, tag, part, waiting, counters)?;
         }
         Ok(gathered
             .into_iter()
@@ -61,19 +59,67 @@ impl Ends<'_> {
         self.send_part(To::Everybody, tag, own, part, waiting, counters)
     }
 
-    /// Waits until so many parts of a rank's contribution are here; returns the contribution when that is all of it.
-    fn next_part(
+    /// Waits until so many parts of every contribution are here, or all of it.
+    fn next_parts(
         &mut self,
-        from: u16,
+        gathered: &mut Gathered,
         tag: u32,
         parts: usize,
         waiting: &Waiting,
         counters: &Counters,
-    ) -> Result<Option<Vec<u8>>, BusError> {
-        self.await_news(from, waiting, counters, |ends| {
-            let whole = ends.take_own(from, tag)?;
-            let came = whole.is_some() || ends.own_frames(from, tag) >= parts;
-            Ok(came.then_some(whole))
+    ) -> Result<(), BusError> {
+        let (segment, pace) = (self.segment, self.pace);
+        let ended = wait::until(segment, pace, waiting.deadline(), counters, || {
+            self.look(gathered, tag, parts, waiting)
+        });
+        ended.unwrap_or_else(|| {
+            let missing = missing(gathered);
+            Err(waiting.error(segment, Why::Deadline, missing).into())
         })
     }
+
+    /// Takes what has come. All ranks whose contribution is not complete are needed, so the death of any of them ends it: the
+    /// others may have noticed it before they sent theirs.
+    fn look(
+        &mut self,
+        gathered: &mut Gathered,
+        tag: u32,
+        parts: usize,
+        waiting: &Waiting,
+    ) -> Look<'a, Result<(), BusError>> {
+        let mut next = None;
+        for rank in missing(gathered).iter() {
+            // A rank may have published right before it went, so this is asked before the last look at its ring.
+            let why = match wait::gone(self.segment, rank) {
+                Ok(why) => why,
+                Err(error) => return Look::Done(Err(error.into())),
+            };
+            match self.take_own(rank, tag) {
+                Ok(Some(whole)) => gathered[usize::from(rank)] = Some(whole),
+                Ok(None) => {
+                    if let Some(why) = why {
+                        let missing = missing(gathered);
+                        return Look::Done(Err(waiting.error(self.segment, why, missing).into()));
+                    }
+                    if next.is_none() && self.own_frames(rank, tag) < parts {
+                        next = Some(rank);
+                    }
+                }
+                Err(error) => return Look::Done(Err(error)),
+            }
+        }
+        match next.map(|rank| self.news(rank)) {
+            None => Look::Done(Ok(())),
+            Some(Ok(news)) => Look::Sleep(news),
+            Some(Err(error)) => Look::Done(Err(error)),
+        }
+    }
+}
+
+/// Ranks whose contribution is not complete.
+fn missing(gathered: &Gathered) -> RankSet {
+    let ranks = (0..).zip(gathered);
+    ranks
+        .filter_map(|(rank, whole)| whole.is_none().then_some(rank))
+        .collect()
 }

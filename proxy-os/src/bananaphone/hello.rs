@@ -3,9 +3,9 @@
 //! ```text
 //!   rank -> hub   Hello    who it is and what it was told about the bus
 //!   hub  -> rank  Welcome  + the segment's descriptor; or Refused
-//!   rank -> hub   Failed   it could not take the segment
+//!   rank -> hub   Ready    it is a member; or Failed: it could not take the segment
 //!   hub  -> rank  Failed   some rank could not join
-//!   hub  -> rank  Lines    + a descriptor for each other process, to watch it by
+//!   hub  -> rank  Lines    all are ready; + a descriptor for each other process, to watch it by
 //! ```
 //!
 //! All begin with the same four words in every version: magic, stamp of the byte order, version, hash of the layout. Nothing behind
@@ -14,6 +14,7 @@
 use proxy_core::phone::barrier::RankSet;
 use proxy_core::phone::layout::{self, Geometry, LayoutError};
 
+use super::cause::{from_parts, parts};
 use super::error::{Field, JoinError};
 
 /// First word of every record: "PHON".
@@ -34,11 +35,12 @@ pub(super) struct Hello {
     pub(super) cells: u32,
 }
 
-/// What the hub tells.
+/// What hub and ranks tell each other after a hello.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Reply {
     Welcome(Welcome),
     Refused(Refusal),
+    Ready,
     Failed(Failure),
     Lines(Vec<Line>),
 }
@@ -61,6 +63,8 @@ pub(super) enum Refusal {
     Error(JoinError),
     /// This rank is dead, so the bus will not be complete.
     PeerDead(u16),
+    /// A rank could not join, so the bus will not be complete.
+    Failed(Failure),
 }
 
 /// A rank could not join.
@@ -92,6 +96,7 @@ const WELCOME: u32 = 2;
 const REFUSED: u32 = 3;
 const FAILED: u32 = 4;
 const LINES: u32 = 5;
+const READY: u32 = 6;
 
 /// Rank of a failure that has none.
 const NOBODY: u32 = u32::MAX;
@@ -212,12 +217,14 @@ impl Reply {
                 put.word(welcome.sealed.into());
                 put.0
             }
+            Self::Refused(Refusal::Failed(failure)) => failure.encode(),
             Self::Refused(refusal) => {
                 let mut put = Put::record(REFUSED);
                 let (code, ours, theirs) = refusal.parts();
                 put_parts(&mut put, code, ours, theirs);
                 put.0
             }
+            Self::Ready => Put::record(READY).0,
             Self::Failed(failure) => failure.encode(),
             Self::Lines(lines) => {
                 let mut put = Put::record(LINES);
@@ -239,6 +246,7 @@ impl Reply {
             REFUSED => take_parts(&mut take)
                 .and_then(Refusal::from_parts)
                 .map(Self::Refused),
+            READY => Some(Self::Ready),
             FAILED => Failure::body(&mut take).map(Self::Failed),
             LINES => Some(Self::Lines(take_lines(&mut take))),
             _ => None,
@@ -301,6 +309,7 @@ impl Refusal {
         match self {
             Self::Error(error) => parts(error),
             Self::PeerDead(rank) => (Self::PEER_DEAD, (*rank).into(), 0),
+            Self::Failed(failure) => parts(&failure.cause),
         }
     }
 
@@ -309,130 +318,6 @@ impl Refusal {
             return Some(Self::PeerDead(ours.try_into().ok()?));
         }
         from_parts((code, ours, theirs)).map(Self::Error)
-    }
-}
-
-/// The errors that one side tells the other, as a code and two numbers: ours and theirs.
-fn parts(error: &JoinError) -> (u32, u64, u64) {
-    match *error {
-        JoinError::Layout(LayoutError::VersionMismatch { ours, theirs }) => {
-            (1, ours.into(), theirs.into())
-        }
-        JoinError::Layout(LayoutError::HashMismatch { ours, theirs }) => {
-            (2, ours.into(), theirs.into())
-        }
-        JoinError::Layout(LayoutError::StampMismatch { ours, theirs }) => {
-            (3, ours.into(), theirs.into())
-        }
-        JoinError::Differs {
-            field,
-            ours,
-            theirs,
-        } => {
-            let code = match field {
-                Field::World => 4,
-                Field::Barriers => 5,
-                Field::Cells => 6,
-            };
-            (code, ours, theirs)
-        }
-        JoinError::NoSuchRank { rank, world } => (7, rank, world),
-        JoinError::RankTaken { rank } => (8, rank, 0),
-        JoinError::Earlier => (9, 0, 0),
-        JoinError::WrongUser { ours, theirs } => (10, ours, theirs),
-        JoinError::OtherJob => (11, 0, 0),
-        JoinError::FdNotDelivered { limit } => (12, limit, 0),
-        JoinError::NotSealed => (13, 0, 0),
-        JoinError::TooSmall { found, wanted } => (14, found, wanted),
-        JoinError::NoSpace { wanted } => (15, wanted, 0),
-        JoinError::Unsupported { errno, .. } | JoinError::System { errno, .. } => {
-            (16, errno.unsigned_abs().into(), 0)
-        }
-        _ => (17, 0, 0),
-    }
-}
-
-fn from_parts((code, ours, theirs): (u32, u64, u64)) -> Option<JoinError> {
-    let word = |long: u64| u32::try_from(long).ok();
-    let differs = |field| JoinError::Differs {
-        field,
-        ours,
-        theirs,
-    };
-    Some(match code {
-        1 => JoinError::Layout(LayoutError::VersionMismatch {
-            ours: word(ours)?,
-            theirs: word(theirs)?,
-        }),
-        2 => JoinError::Layout(LayoutError::HashMismatch {
-            ours: word(ours)?,
-            theirs: word(theirs)?,
-        }),
-        3 => JoinError::Layout(LayoutError::StampMismatch {
-            ours: word(ours)?,
-            theirs: word(theirs)?,
-        }),
-        4 => differs(Field::World),
-        5 => differs(Field::Barriers),
-        6 => differs(Field::Cells),
-        7 => JoinError::NoSuchRank {
-            rank: ours,
-            world: theirs,
-        },
-        8 => JoinError::RankTaken { rank: ours },
-        9 => JoinError::Earlier,
-        10 => JoinError::WrongUser { ours, theirs },
-        11 => JoinError::OtherJob,
-        12 => JoinError::FdNotDelivered { limit: ours },
-        13 => JoinError::NotSealed,
-        14 => JoinError::TooSmall {
-            found: ours,
-            wanted: theirs,
-        },
-        15 => JoinError::NoSpace { wanted: ours },
-        16 | 17 => JoinError::System {
-            call: "joining",
-            errno: i32::try_from(ours).ok()?,
-        },
-        _ => return None,
-    })
-}
-
-/// The same error as the other side sees it.
-pub(super) fn mirrored(error: JoinError) -> JoinError {
-    match error {
-        JoinError::Layout(LayoutError::VersionMismatch { ours, theirs }) => {
-            JoinError::Layout(LayoutError::VersionMismatch {
-                ours: theirs,
-                theirs: ours,
-            })
-        }
-        JoinError::Layout(LayoutError::HashMismatch { ours, theirs }) => {
-            JoinError::Layout(LayoutError::HashMismatch {
-                ours: theirs,
-                theirs: ours,
-            })
-        }
-        JoinError::Layout(LayoutError::StampMismatch { ours, theirs }) => {
-            JoinError::Layout(LayoutError::StampMismatch {
-                ours: theirs,
-                theirs: ours,
-            })
-        }
-        JoinError::Differs {
-            field,
-            ours,
-            theirs,
-        } => JoinError::Differs {
-            field,
-            ours: theirs,
-            theirs: ours,
-        },
-        JoinError::WrongUser { ours, theirs } => JoinError::WrongUser {
-            ours: theirs,
-            theirs: ours,
-        },
-        same => same,
     }
 }
 
@@ -473,6 +358,7 @@ mod tests {
             Reply::Refused(Refusal::PeerDead(9)),
             Reply::Refused(Refusal::Error(differs)),
             Reply::Failed(failure),
+            Reply::Ready,
             Reply::Lines(lines.to_vec()),
         ] {
             assert_eq!(Reply::decode(&reply.encode()), Ok(reply));

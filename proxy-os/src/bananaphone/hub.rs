@@ -6,8 +6,10 @@
 //!                 \----- nothing in time, other bytes, hang-up -> closed, counted
 //! ```
 //!
-//! One poll loop, nothing in it waits for one connection. When the last rank is in, every process is given a descriptor of
+//! One poll loop, nothing in it waits for one connection. When all ranks are members, every process is given a descriptor of
 //! each other process, so that from then on they watch each other without the hub.
+
+mod admission;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -17,21 +19,19 @@ use std::time::{Duration, Instant};
 
 use proxy_core::phone::barrier::RankSet;
 use proxy_core::phone::layout::{Geometry, Segment};
-use proxy_core::phone::member::{MemberError, Members, State};
 
 use super::counters::Counters;
 use super::error::JoinError;
-use super::hello::{BadRecord, Failure, Hello, RECORD_LIMIT, Refusal, Reply, Welcome, mirrored};
+use super::hello::{self, Failure, RECORD_LIMIT, Reply, Welcome};
 use super::kill::{self, Point};
 use super::line::{self, Line};
 use super::segment::{self, Memory, Segments};
-use super::wait;
 use super::watch::bury;
 use crate::log;
 use crate::sys::eventfd::EventFd;
 use crate::sys::mmap::Tied;
 use crate::sys::poll::{For, poll};
-use crate::sys::socket::{self, Peer, Socket};
+use crate::sys::socket::Socket;
 use crate::sys::thread::{self, Thread, ThreadName};
 use crate::sys::{clock, random};
 
@@ -108,6 +108,8 @@ impl Hub {
             strangers: Vec::new(),
             members: Vec::new(),
             seen: RankSet::default(),
+            ready: RankSet::default(),
+            failed: None,
             accept_after: None,
             retry: false,
         };
@@ -167,6 +169,10 @@ struct Service {
     members: Vec<Member>,
     /// Every rank that was ever let in.
     seen: RankSet,
+    /// Every rank that ever was a member.
+    ready: RankSet,
+    /// A rank that could not join; the bus will not be complete.
+    failed: Option<Failure>,
     /// There was no descriptor for a connection; it waits until then.
     accept_after: Option<Instant>,
     /// Something could not be sent and is to be tried again.
@@ -241,199 +247,38 @@ impl Service {
 
     fn hear_members(&mut self, said: &[bool]) {
         let members = std::mem::take(&mut self.members);
-        let mut failures = Vec::new();
-        for (index, member) in members.into_iter().enumerate() {
-            if !said.get(index).copied().unwrap_or(false) {
+        let said = said.iter().copied().chain(std::iter::repeat(false));
+        for (member, said) in members.into_iter().zip(said) {
+            if !said || self.hear(&member) {
                 self.members.push(member);
-                continue;
-            }
-            let mut buffer = [0; RECORD_LIMIT];
-            match member.socket.receive(&mut buffer) {
-                Ok(record) if record.bytes > 0 => {
-                    if let Ok(Reply::Failed(failure)) = Reply::decode(&buffer[..record.bytes]) {
-                        failures.push(Failure {
-                            rank: Some(member.rank),
-                            cause: failure.cause,
-                        });
-                    }
-                    self.members.push(member);
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.members.push(member);
-                }
-                _ => {
-                    self.segment.with(|segment| bury(*segment, member.rank));
-                }
-            }
-        }
-        for failure in failures {
-            // First the reason, then the death that comes of it.
-            let rank = failure.rank;
-            self.tell_failure(failure);
-            self.segment
-                .with(|segment| rank.map(|rank| bury(*segment, rank)));
-        }
-    }
-
-    /// Takes everybody who is waiting at the door.
-    fn accept(&mut self) {
-        loop {
-            match self.listener.accept() {
-                Ok(socket) => {
-                    if self.strangers.len() >= STRANGERS {
-                        self.strangers.remove(0);
-                        self.counters.stranger();
-                    }
-                    let until = Instant::now() + PATIENCE;
-                    // Ranks have greeted by now, most times.
-                    self.greet(Stranger { socket, until });
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // It was gone before we came.
-                Err(error) if error.raw_os_error() == Some(libc::ECONNABORTED) => {}
-                Err(error) => {
-                    log::warn(format_args!("bananaphone: accept: {error}; trying again"));
-                    self.accept_after = Some(Instant::now() + RETRY * 4);
-                    return;
-                }
             }
         }
     }
 
-    /// Reads what a stranger says.
-    fn greet(&mut self, stranger: Stranger) {
+    /// Reads what a member says. False = it is none any more.
+    fn hear(&mut self, member: &Member) -> bool {
         let mut buffer = [0; RECORD_LIMIT];
-        let record = match stranger.socket.receive(&mut buffer) {
-            Ok(record) => record,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                self.strangers.push(stranger);
-                return;
-            }
-            Err(_) => return self.counters.stranger(),
-        };
-        let hello = match Hello::decode(&buffer[..record.bytes]) {
-            Ok(hello) => hello,
-            Err(BadRecord::Stranger) => return self.counters.stranger(),
-            Err(BadRecord::Layout(error)) => {
-                return self.refuse(&stranger.socket, None, mirrored(error.into()));
-            }
-        };
-        let Ok(peer) = stranger.socket.peer() else {
-            return self.counters.stranger();
-        };
-        match self.admit(&hello, peer) {
-            Ok(rank) => self.let_in(stranger.socket, rank, peer, hello.namespace),
-            Err(Refusal::Error(error)) => {
-                let rank = u16::try_from(hello.rank).ok();
-                self.refuse(&stranger.socket, rank, error);
-            }
-            // A refusal that is not delivered is noticed by the hang-up.
-            Err(refusal) => drop(stranger.socket.send(&Reply::Refused(refusal).encode(), &[])),
-        }
-    }
-
-    /// Whether a rank is let in; errors as the rank sees them.
-    fn admit(&self, hello: &Hello, peer: Peer) -> Result<u16, Refusal> {
-        let own = socket::own_user();
-        let refuse = |error| Err(Refusal::Error(error));
-        if !self.terms.any_user && peer.uid != own {
-            return refuse(JoinError::WrongUser {
-                ours: peer.uid.into(),
-                theirs: own.into(),
-            });
-        }
-        if hello.job != self.terms.job {
-            return refuse(JoinError::OtherJob);
-        }
-        if let Some(error) = hello.differs(&self.terms.geometry) {
-            return refuse(error);
-        }
-        let world = self.terms.geometry.world();
-        let rank = match u16::try_from(hello.rank) {
-            Ok(rank) if rank < world => rank,
+        let record = match member.socket.receive(&mut buffer) {
+            Ok(record) if record.bytes > 0 => record,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
             _ => {
-                return refuse(JoinError::NoSuchRank {
-                    rank: hello.rank.into(),
-                    world: world.into(),
-                });
+                self.segment.with(|segment| bury(*segment, member.rank));
+                return false;
             }
         };
-        self.is_needed(rank).map(|()| rank)
-    }
-
-    /// Whether the bus still waits for this rank.
-    fn is_needed(&self, rank: u16) -> Result<(), Refusal> {
-        let gone = |state| self.segment.with(|segment| wait::in_state(*segment, state));
-        let (dead, left) = (gone(State::Dead), gone(State::Left));
-        if self.seen.len() == u32::from(self.terms.geometry.world()) {
-            // Complete: whoever comes now belongs to another run, if this one is ending.
-            return Err(Refusal::Error(if dead.is_empty() && left.is_empty() {
-                JoinError::RankTaken { rank: rank.into() }
-            } else {
-                JoinError::Earlier
-            }));
-        }
-        match dead.first() {
-            Some(dead) => Err(Refusal::PeerDead(dead)),
-            None if self.seen.has(rank) => {
-                Err(Refusal::Error(JoinError::RankTaken { rank: rank.into() }))
+        match Reply::decode(&buffer[..record.bytes]) {
+            Ok(Reply::Ready) => self.ready = self.ready.with(member.rank),
+            Ok(Reply::Failed(failure)) => {
+                let rank = Some(member.rank);
+                let cause = failure.cause;
+                self.fail(Failure { rank, cause });
+                // It is not dead; and the reason, which is on its way, must not be overtaken.
+                return false;
             }
-            None => Ok(()),
+            // Nothing else is expected here, and nothing depends on it.
+            Ok(_) | Err(_) => {}
         }
-    }
-
-    fn let_in(&mut self, socket: Socket, rank: u16, peer: Peer, namespace: u64) {
-        let same_namespace = namespace != 0 && namespace == self.namespace;
-        let line = line::of(&socket, peer, same_namespace, &self.counters);
-        // Its low half tells namespaces apart in messages.
-        let namespace = (namespace & u64::from(u32::MAX)) as u32;
-        let joined =
-            (self.segment).with(|segment| Members::of(*segment).join(rank, peer.pid, namespace));
-        match joined {
-            Ok(news) => self
-                .segment
-                .with(|segment| wait::wake(segment.words(), news)),
-            Err(MemberError::Corrupt(error)) => {
-                return log::error(format_args!("bananaphone: {error}"));
-            }
-            // `admit` has seen that it was not let in before, and only the hub lets in.
-            Err(_) => return,
-        }
-        self.seen = self.seen.with(rank);
-        let Ok(line) = line else {
-            self.segment.with(|segment| bury(*segment, rank));
-            return;
-        };
-        kill::point(Point::LetIn);
-        self.members.push(Member {
-            socket,
-            rank,
-            pid: peer.pid,
-            line,
-            waiting: true,
-            introduced: false,
-        });
-    }
-
-    /// Turns somebody away, and tells the others if the bus cannot become complete for the same reason.
-    fn refuse(&mut self, socket: &Socket, rank: Option<u16>, error: JoinError) {
-        log::warn(format_args!("bananaphone: a rank was turned away: {error}"));
-        // As above.
-        let _ = socket.send(&Reply::Refused(Refusal::Error(error.clone())).encode(), &[]);
-        if matches!(error, JoinError::Layout(_) | JoinError::Differs { .. }) {
-            self.tell_failure(Failure {
-                rank,
-                cause: mirrored(error),
-            });
-        }
-    }
-
-    fn tell_failure(&self, failure: Failure) {
-        let record = Reply::Failed(failure).encode();
-        for member in &self.members {
-            // One that cannot be told learns it by its deadline, or is gone.
-            let _ = member.socket.send(&record, &[]);
-        }
+        true
     }
 
     /// Sends what could not be sent before: welcomes, and descriptors once all ranks are in.
@@ -447,7 +292,7 @@ impl Service {
                 _ => member.waiting = false,
             }
         }
-        if self.seen.len() < u32::from(self.terms.geometry.world()) {
+        if self.ready.len() < u32::from(self.terms.geometry.world()) {
             return;
         }
         for index in 0..self.members.len() {
@@ -477,7 +322,7 @@ impl Service {
     /// Gives a member a descriptor of every other process.
     fn introduce(&self, index: usize) -> io::Result<()> {
         let own = &self.members[index];
-        let mut lines: Vec<super::hello::Line> = Vec::new();
+        let mut lines: Vec<hello::Line> = Vec::new();
         let mut fds: Vec<BorrowedFd<'_>> = Vec::new();
         let mut told = RankSet::default();
         for member in &self.members {
@@ -498,7 +343,7 @@ impl Service {
                 ),
             };
             told = ranks.iter().fold(told, RankSet::with);
-            lines.push(super::hello::Line { ranks, process });
+            lines.push(hello::Line { ranks, process });
             fds.push(fd);
         }
         own.socket.send(&Reply::Lines(lines).encode(), &fds)

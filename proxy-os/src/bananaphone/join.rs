@@ -165,10 +165,19 @@ fn answer(socket: Socket, waiting: &Waiting, geometry: &Geometry) -> Result<Try,
         },
         Ok(Reply::Refused(Refusal::Error(JoinError::Earlier))) => Ok(Try::Earlier),
         Ok(Reply::Refused(Refusal::Error(error))) => Err(error),
+        Ok(Reply::Failed(failure)) => Err(failed(failure)),
         Ok(Reply::Refused(Refusal::PeerDead(rank))) => Err(dead(waiting, rank, geometry).into()),
         Err(BadRecord::Layout(error)) => Err(error.into()),
         // Somebody else's program has the name.
         Ok(_) | Err(BadRecord::Stranger) => Err(JoinError::OtherJob),
+    }
+}
+
+/// What another rank's failure is for this one.
+pub(super) fn failed(failure: Failure) -> JoinError {
+    JoinError::Peer {
+        rank: failure.rank,
+        cause: Box::new(failure.cause),
     }
 }
 

@@ -76,8 +76,11 @@ impl Point {
     ];
 }
 
-/// The armed point; 0 = none. Relaxed on both sides: the process that arms it is the one that dies of it.
+/// The armed point, and how; 0 = none. Relaxed on both sides: the process that arms it is the one that dies of it.
 static ARMED: AtomicU32 = AtomicU32::new(0);
+
+/// Added to an armed point: the process is stopped, not killed.
+const STOP: u32 = 1 << 16;
 
 /// Makes this process kill itself when it next comes to `point`.
 pub fn arm(point: Point) {
@@ -85,11 +88,28 @@ pub fn arm(point: Point) {
     ARMED.store(point as u32, Ordering::Relaxed);
 }
 
-/// Kills the process if the point is armed.
+/// Makes this process stop itself when it next comes to `point`, until somebody lets it go on.
+pub fn arm_stop(point: Point) {
+    // Relaxed: see `ARMED`.
+    ARMED.store(point as u32 | STOP, Ordering::Relaxed);
+}
+
+/// Kills or stops the process if the point is armed.
 #[inline]
 pub(super) fn point(point: Point) {
     // Relaxed: see `ARMED`.
-    if ARMED.load(Ordering::Relaxed) == point as u32 {
+    let armed = ARMED.load(Ordering::Relaxed);
+    if armed & !STOP == point as u32 {
+        act(armed);
+    }
+}
+
+#[cold]
+fn act(armed: u32) {
+    if armed & STOP == 0 {
         signal::kill_self();
     }
+    // Relaxed: see `ARMED`. Once only.
+    ARMED.store(0, Ordering::Relaxed);
+    signal::stop_self();
 }

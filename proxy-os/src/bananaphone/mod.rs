@@ -16,20 +16,22 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `join`, `hub`, `hello` | how ranks meet |
+//! | `join`, `hub`, `hello`, `cause` | how ranks meet |
 //! | `segment`, `home` | the memory, and what the ranks of one process share |
 //! | `line`, `watch` | how a death is noticed |
 //! | `wait` | spin, yield, sleep, deadline |
-//! | `channel`, `gather`, [`barrier`] | messages, all-gather, barrier |
+//! | `channel`, `frame`, `gather`, [`barrier`] | messages, all-gather, barrier |
 //! | [`task`] | the host barrier of the driver's barrier task |
 //! | [`bootstrap`] | signature and unique id over trees |
 //! | [`counters`], [`error`], [`kill`] | what is counted, what can fail, where tests let a process die |
 
 pub mod barrier;
 pub mod bootstrap;
+mod cause;
 mod channel;
 pub mod counters;
 pub mod error;
+mod frame;
 mod gather;
 mod hello;
 mod home;
@@ -181,6 +183,7 @@ impl Bus {
                 }
             }
             kill::point(Point::Joined);
+            self.connection.ready();
             Ok(())
         })
     }
@@ -222,10 +225,7 @@ impl Bus {
             let pace = Pace::of(self.world());
             let all = wait::until(segment, pace, waiting.deadline(), &self.counters, || {
                 if let Some(failure) = home.watch.failure() {
-                    return Look::Done(Err(JoinError::Peer {
-                        rank: failure.rank,
-                        cause: Box::new(failure.cause),
-                    }));
+                    return Look::Done(Err(join::failed(failure)));
                 }
                 connected(segment, &waiting)
             });
@@ -436,3 +436,6 @@ fn connected<'a>(segment: Segment<'a>, waiting: &Waiting) -> Look<'a, Result<(),
         None => Look::Done(Ok(())),
     }
 }
+
+#[cfg(test)]
+mod tests;

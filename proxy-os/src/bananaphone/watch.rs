@@ -46,6 +46,12 @@ impl Connection {
         }
     }
 
+    /// Tells the hub that its rank is a member.
+    pub(super) fn ready(&self) {
+        // A hub that cannot be told is gone, which the watcher notices.
+        let _ = self.socket.send(&Reply::Ready.encode(), &[]);
+    }
+
     /// Hangs up. The watcher, which may be polling the socket, lets go of it.
     pub(super) fn close(&self) {
         // Release pairs with the acquire in `Watcher::heard`: whoever sees the hang-up sees whose it is.

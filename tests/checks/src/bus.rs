@@ -1,6 +1,6 @@
 //! Buses for tests: fresh job ids, ranks as threads, ranks as processes.
 
-use std::process::{Child, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -93,7 +93,7 @@ impl Role {
     }
 
     /// Puts the role into a command's environment.
-    pub fn give(&self, command: &mut std::process::Command) {
+    pub fn give(&self, command: &mut Command) {
         let Self {
             job,
             rank,
@@ -105,13 +105,41 @@ impl Role {
 
     /// Starts the test `test` in a process with this role.
     pub fn start(&self, test: &str) -> Process {
-        let mut command = child::command(test);
+        self.start_by(child::command(test))
+    }
+
+    /// Starts the test `test` in a process of its own namespaces of users and process ids; `None` = not permitted here.
+    pub fn start_apart(&self, test: &str) -> Option<Process> {
+        const APART: [&str; 4] = ["--user", "--pid", "--fork", "--kill-child"];
+        let mut probe = Command::new("unshare");
+        probe.args(APART).arg("true").stderr(Stdio::null());
+        if !probe.status().is_ok_and(|status| status.success()) {
+            return None;
+        }
+        let plain = child::command(test);
+        let mut apart = Command::new("unshare");
+        apart
+            .args(APART)
+            .arg(plain.get_program())
+            .args(plain.get_args());
+        for (name, value) in plain.get_envs() {
+            apart.env(name, value.unwrap_or_default());
+        }
+        Some(self.start_by(apart))
+    }
+
+    fn start_by(&self, mut command: Command) -> Process {
         self.give(&mut command);
         command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         Process(Some(command.spawn().expect("this program can be started")))
+    }
+
+    /// Runs the test `test` in a process with this role, and returns what it has written.
+    pub fn run(&self, test: &str) -> String {
+        self.start(test).succeed()
     }
 
     /// The bus of this role, complete.
@@ -136,6 +164,12 @@ impl Process {
             child.kill().expect("it can be killed");
             child.wait().expect("it is ours");
         }
+    }
+
+    /// Whether it has ended.
+    pub fn has_ended(&mut self) -> bool {
+        let child = self.0.as_mut().expect("not taken");
+        child.try_wait().expect("it is ours").is_some()
     }
 
     /// Waits until it has ended, and fails if it takes too long.

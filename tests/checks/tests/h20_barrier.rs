@@ -1,0 +1,341 @@
+//! H19-H22: the bus's barrier, and the driver's barrier task over it.
+#![allow(unsafe_code, reason = "start words are named by their address")]
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use proxy_checks::bus::{self, AMPLE, PROMPT, Role};
+use proxy_core::phone::barrier::{RankSet, Verdict};
+use proxy_core::port::BarrierPoll;
+use proxy_core::{ExecId, Status};
+use proxy_os::bananaphone::task::{TaskBarrier, TooManySemaphores};
+use proxy_os::bananaphone::{BusError, JoinError, Phase, Progress, WaitError, Why};
+use proxy_os::{DeviceWord, HostBarrier};
+
+fn wait_error(result: Result<(), BusError>) -> WaitError {
+    match result {
+        Err(BusError::Wait(error)) => error,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn h19_one_thread_drives_the_barriers_of_all_its_ranks() {
+    let job = bus::job();
+    let world = 32;
+    let buses = std::thread::scope(|scope| {
+        let join = |rank| {
+            let job = &job;
+            scope.spawn(move || bus::connected(job, rank, world))
+        };
+        let threads: Vec<_> = (0..world).map(join).collect();
+        let joined = threads.into_iter().map(|thread| thread.join().unwrap());
+        joined.collect::<Vec<_>>()
+    });
+    let mut words = [0_u32; 4];
+    let semaphores: Vec<_> = (0..4)
+        .map(|index| {
+            let address = (&raw mut words).cast::<u32>().wrapping_add(index);
+            // SAFETY: the words outlive the barriers, and are read through the words only.
+            unsafe { DeviceWord::new(address) }.unwrap()
+        })
+        .collect();
+    let tasks: Vec<_> = buses
+        .iter()
+        .map(|bus| {
+            let barrier = bus.barrier(0, RankSet::below(world)).unwrap();
+            TaskBarrier::new(barrier, semaphores.clone(), AMPLE).unwrap()
+        })
+        .collect();
+    // Both orders of arrival; no step may wait, and the first thread is the only one.
+    for exec in (1..=20).map(ExecId) {
+        let mut order: Vec<usize> = (0..tasks.len()).collect();
+        if exec.0 % 2 == 0 {
+            order.reverse();
+        }
+        let mut longest = Duration::ZERO;
+        let mut arrived = vec![false; tasks.len()];
+        let mut released = vec![false; tasks.len()];
+        while released.contains(&false) {
+            for &rank in &order {
+                let start = Instant::now();
+                step(&tasks[rank], exec, &mut arrived[rank], &mut released[rank]);
+                longest = longest.max(start.elapsed());
+            }
+        }
+        assert!(longest < Duration::from_millis(100), "{longest:?}");
+        // The leader alone raises, once, and before it lets anybody pass.
+        assert!(semaphores.iter().all(|word| word.load() == exec.0 as u32));
+    }
+    let barrier = buses[0].barrier(1, RankSet::below(world)).unwrap();
+    let five = vec![semaphores[0]; 5];
+    let refused = TaskBarrier::new(barrier, five, AMPLE).unwrap_err();
+    assert_eq!(refused, TooManySemaphores { found: 5 });
+}
+
+/// What the driver does with one barrier task in one tick.
+fn step(task: &TaskBarrier, exec: ExecId, arrived: &mut bool, released: &mut bool) {
+    if *released {
+        return;
+    }
+    if !*arrived {
+        match task.arrive(exec) {
+            BarrierPoll::Pending => return,
+            BarrierPoll::Ready => *arrived = true,
+            BarrierPoll::Failed(status) => panic!("{status}"),
+        }
+        assert_eq!(task.signal(exec), Status::SUCCESS);
+    }
+    match task.release(exec) {
+        BarrierPoll::Pending => {}
+        BarrierPoll::Ready => *released = true,
+        BarrierPoll::Failed(status) => panic!("{status}"),
+    }
+}
+
+#[test]
+fn h19_every_way_to_fail_has_its_status() {
+    let statuses = |second: fn(TaskBarrier)| {
+        let answers = bus::threads(2, |bus| {
+            let barrier = bus.barrier(0, RankSet::below(2)).unwrap();
+            let within = Duration::from_millis(300);
+            let task = TaskBarrier::new(barrier, vec![], within).unwrap();
+            if bus.rank() == 1 {
+                second(task);
+                // Stays on the bus until the other has its verdict.
+                let mut bus = bus;
+                bus.recv(0, None, AMPLE).unwrap();
+                return Status::SUCCESS;
+            }
+            let (mut arrived, exec) = (false, ExecId(1));
+            let status = loop {
+                let answer = if arrived {
+                    task.release(exec)
+                } else {
+                    task.arrive(exec)
+                };
+                match answer {
+                    BarrierPoll::Failed(status) => break status,
+                    BarrierPoll::Ready if arrived => break Status::SUCCESS,
+                    BarrierPoll::Ready => arrived = true,
+                    BarrierPoll::Pending => std::thread::yield_now(),
+                }
+            };
+            let mut bus = bus;
+            bus.send(1, 0, b"", AMPLE).unwrap();
+            status
+        });
+        answers[0]
+    };
+    assert_eq!(statuses(|_| ()), Status::BARRIER_TIMEOUT);
+    let at_another = |task: TaskBarrier| {
+        assert_eq!(task.arrive(ExecId(2)), BarrierPoll::Ready);
+        let failed = loop {
+            match task.release(ExecId(2)) {
+                BarrierPoll::Pending => std::thread::yield_now(),
+                other => break other,
+            }
+        };
+        assert_eq!(failed, BarrierPoll::Failed(Status::MPMD));
+    };
+    assert_eq!(statuses(at_another), Status::MPMD);
+    assert_eq!(Status::MPMD.text(), Some("MPMD execution is not supported"));
+    let gives_up = |task: TaskBarrier| {
+        assert_eq!(task.arrive(ExecId(1)), BarrierPoll::Ready);
+        task.cancel(ExecId(1));
+    };
+    // Whoever decides first: given up, or passed because both had arrived.
+    let status = statuses(gives_up);
+    assert!(
+        [Status::PEER_CANCELLED, Status::SUCCESS].contains(&status),
+        "{status}"
+    );
+}
+
+#[test]
+fn h20_every_waiter_names_all_who_are_missing_and_nobody_else() {
+    let errors = bus::threads(4, |mut bus| {
+        let mut barrier = bus.barrier(3, RankSet::below(4)).unwrap();
+        barrier.wait(1, AMPLE).unwrap();
+        let error = (bus.rank() % 2 == 0).then(|| {
+            let start = Instant::now();
+            let error = wait_error(barrier.wait(2, Duration::from_millis(100)));
+            assert!(start.elapsed() >= Duration::from_millis(95));
+            assert!(start.elapsed() < Duration::from_millis(100) + PROMPT);
+            error
+        });
+        // Nobody leaves before all have their error: leaving would be another reason.
+        bus.all_gather(&[], AMPLE).unwrap();
+        error
+    });
+    for rank in [0, 2] {
+        let error = errors[rank].as_ref().unwrap();
+        let missing: RankSet = [1, 3].into_iter().collect();
+        assert_eq!((error.missing, error.rank), (missing, rank as u16));
+        assert_eq!(
+            (error.dead, error.left),
+            (RankSet::default(), RankSet::default())
+        );
+        let label = Phase::Barrier {
+            slot: 3,
+            generation: 2,
+        };
+        assert_eq!(error.phase, label);
+        assert!(matches!(error.why, Why::Verdict(Verdict::TimedOut(0 | 2))));
+        let text = error.to_string();
+        assert!(
+            text.contains("barrier 3 #2") && text.contains("missing {1,3}"),
+            "{text}"
+        );
+        assert!(text.contains(&format!("rank {rank} of 4")), "{text}");
+    }
+    assert!(errors[1].is_none() && errors[3].is_none());
+}
+
+/// A small generator of its own: the runs must differ, not be unpredictable.
+fn random(state: &mut u64) -> u64 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    *state
+}
+
+#[test]
+fn h21_a_generation_ends_alike_for_all_who_are_in_it() {
+    let job = bus::job();
+    let buses: Vec<_> = std::thread::scope(|scope| {
+        let join = |rank| {
+            let job = &job;
+            scope.spawn(move || bus::connected(job, rank, 3))
+        };
+        let threads = [0, 1, 2].map(join);
+        threads
+            .map(|thread| thread.join().unwrap())
+            .into_iter()
+            .collect()
+    });
+    let (mut passed, mut failed) = (0, 0);
+    let mut barriers: Vec<_> = (buses.iter())
+        .map(|bus| bus.barrier(0, RankSet::below(3)).unwrap())
+        .collect();
+    let mut state = 0x9E37_79B9_7F4A_7C15;
+    for run in 0..1000_u64 {
+        // One is late by about the deadline of the others, so that timeout and last arrival meet.
+        let late = (random(&mut state) % 3) as usize;
+        let delay = Duration::from_micros(random(&mut state) % 2000);
+        let verdicts: Vec<bool> = std::thread::scope(|scope| {
+            let threads: Vec<_> = barriers
+                .iter_mut()
+                .enumerate()
+                .map(|(rank, barrier)| {
+                    scope.spawn(move || {
+                        if rank == late {
+                            spin(delay);
+                        }
+                        barrier.wait(run, Duration::from_millis(1)).is_ok()
+                    })
+                })
+                .collect();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap())
+                .collect()
+        });
+        assert!(
+            verdicts.iter().all(|verdict| *verdict == verdicts[0]),
+            "{run} {verdicts:?}"
+        );
+        *(if verdicts[0] {
+            &mut passed
+        } else {
+            &mut failed
+        }) += 1;
+    }
+    assert!(
+        passed > 50 && failed > 50,
+        "{passed} passed, {failed} failed"
+    );
+}
+
+fn spin(time: Duration) {
+    let start = Instant::now();
+    while start.elapsed() < time {
+        std::hint::spin_loop();
+    }
+}
+
+#[test]
+fn h21_a_rank_that_dies_at_the_barrier_fails_it_for_both_others() {
+    // At least one generation passes, by which both others have connected.
+    for round in 1..=40 {
+        let job = bus::job();
+        let dying = Role::new(&job, 2, 3, &round.to_string()).start("child_dies_at_the_barrier");
+        let (one, two) = std::thread::scope(|scope| {
+            let body = |rank| {
+                let bus = bus::connected(&job, rank, 3);
+                let mut barrier = bus.barrier(0, RankSet::below(3)).unwrap();
+                let mut rounds = 0;
+                loop {
+                    let start = Instant::now();
+                    match barrier.wait(rounds, AMPLE) {
+                        Ok(()) => rounds += 1,
+                        Err(error) => return (rounds, error, start.elapsed(), bus),
+                    }
+                }
+            };
+            let other = scope.spawn(move || body(1));
+            let one = body(0);
+            (one, other.join().unwrap())
+        });
+        assert_eq!(one.0, two.0, "one passed what the other did not");
+        for (_, error, elapsed, _bus) in [one, two] {
+            let error = wait_error(Err(error));
+            assert_eq!(error.why, Why::Verdict(Verdict::Gone(2)));
+            assert!(elapsed < Duration::from_secs(1), "{elapsed:?}");
+        }
+        drop(dying);
+    }
+}
+
+#[test]
+fn child_dies_at_the_barrier() {
+    let Some(role) = Role::of("child_dies_at_the_barrier") else {
+        return;
+    };
+    let bus = role.connected();
+    let mut barrier = bus.barrier(0, RankSet::below(3)).unwrap();
+    let rounds: u64 = role.what.parse().unwrap();
+    for round in 0..rounds {
+        barrier.wait(round, AMPLE).unwrap();
+    }
+    // Dies before the arrival: no destructor, no good-bye.
+    proxy_os::bananaphone::kill::arm(proxy_os::bananaphone::kill::Point::Arriving);
+    barrier.wait(rounds, AMPLE).unwrap();
+}
+
+#[test]
+fn h22_nothing_waits_for_a_peer_before_it_is_asked_to() {
+    let start = Instant::now();
+    let mut bus = proxy_os::bananaphone::Bus::create(&bus::options(&bus::job(), 0, 2)).unwrap();
+    let mut barrier = bus.barrier(0, RankSet::below(2)).unwrap();
+    barrier.arrive(1, AMPLE);
+    assert_eq!(barrier.poll(), Ok(Progress::Pending));
+    assert_eq!(barrier.missing(), RankSet::default().with(1));
+    bus.send(1, 0, b"kept for later", AMPLE).unwrap();
+    assert!(start.elapsed() < PROMPT);
+    let error = bus.connect(Duration::from_millis(50)).unwrap_err();
+    let JoinError::Wait(error) = error else {
+        panic!("{error}")
+    };
+    assert_eq!(
+        (error.phase, error.missing),
+        (Phase::Connect, RankSet::default().with(1))
+    );
+}
+
+#[test]
+fn h19_a_barrier_of_the_driver_is_send_and_sync() {
+    fn is_barrier<T: HostBarrier>() {}
+    is_barrier::<TaskBarrier>();
+    let _: fn(TaskBarrier) -> Arc<dyn HostBarrier> = |task| Arc::new(task);
+}
