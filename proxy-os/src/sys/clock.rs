@@ -20,15 +20,6 @@ pub fn monotonic_ns() -> u64 {
         .wrapping_add(now.tv_nsec as u64)
 }
 
-/// A time of [`monotonic_ns`] as the C library takes it.
-pub(super) fn timespec(ns: u64) -> libc::timespec {
-    libc::timespec {
-        // At most 2^64 / 10^9, which fits every time_t of 64 bits.
-        tv_sec: (ns / 1_000_000_000) as libc::time_t,
-        tv_nsec: (ns % 1_000_000_000) as libc::c_long,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

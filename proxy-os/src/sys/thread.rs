@@ -11,24 +11,14 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
+use super::check_errno;
 use super::cpuset::CpuSet;
 use super::fault::{self, Call};
-use super::{check_errno, clock};
 
 pub use super::thread_name::ThreadName;
-
-unsafe extern "C" {
-    /// Joins until a time of a chosen clock (glibc 2.31). The older `pthread_timedjoin_np` takes wall time, which jumps.
-    fn pthread_clockjoin_np(
-        thread: libc::pthread_t,
-        value: *mut *mut c_void,
-        clock: libc::clockid_t,
-        until: *const libc::timespec,
-    ) -> libc::c_int;
-}
 
 /// How a thread's body ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +41,9 @@ pub struct Thread {
 struct Shared {
     tid: OnceLock<u32>,
     panicked: AtomicBool,
+    /// The body has ended; what is left are destructors of thread-locals.
+    ended: Mutex<bool>,
+    ending: Condvar,
 }
 
 /// What a new thread takes over from its creator.
@@ -131,6 +124,8 @@ extern "C" fn main<N: FnOnce(u32) -> ThreadName>(start: *mut c_void) -> *mut c_v
         shared.panicked.store(true, Ordering::Relaxed);
         forget(payload);
     }
+    *shared.ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
+    shared.ending.notify_all();
     std::ptr::null_mut()
 }
 
@@ -167,19 +162,31 @@ impl Thread {
 
     /// Waits until the thread has ended, `timeout` at most. True = it has ended and is joined.
     ///
-    /// Ended means that nothing of it runs any more, destructors of its thread-locals included.
+    /// Ended means that nothing of it runs any more, destructors of its thread-locals included. Those come after the body and
+    /// take microseconds, unless a library's takes longer: then it is looked at every millisecond.
     pub fn join_timeout(&mut self, timeout: Duration) -> bool {
         let Some(id) = self.id else { return true };
-        let timeout = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
-        let until = clock::timespec(clock::monotonic_ns().saturating_add(timeout));
-        let clock = libc::CLOCK_MONOTONIC;
-        // SAFETY: the thread is neither joined nor detached; the time is a valid local.
-        let answer =
-            unsafe { pthread_clockjoin_np(id, std::ptr::null_mut(), clock, &raw const until) };
-        if answer == 0 {
-            self.id = None;
+        let since = Instant::now();
+        let ended = self.shared.ended.lock();
+        let ended = ended.unwrap_or_else(PoisonError::into_inner);
+        let waited = (self.shared.ending).wait_timeout_while(ended, timeout, |ended| !*ended);
+        if !*waited.unwrap_or_else(PoisonError::into_inner).0 {
+            return false;
         }
-        answer == 0
+        for look in 0_u32.. {
+            // SAFETY: the thread is neither joined nor detached: `id` is cleared when it is.
+            if unsafe { libc::pthread_tryjoin_np(id, std::ptr::null_mut()) } == 0 {
+                self.id = None;
+                return true;
+            }
+            let left = timeout.saturating_sub(since.elapsed());
+            match look {
+                0..100 => sched_yield(),
+                _ if left.is_zero() => break,
+                _ => std::thread::sleep(left.min(Duration::from_millis(1))),
+            }
+        }
+        false
     }
 
     fn exit(&self) -> Exit {
@@ -290,9 +297,9 @@ mod tests {
     fn a_timed_join_gives_up_at_its_time_and_succeeds_later() {
         let (release, hold) = mpsc::channel::<()>();
         let mut thread = plain(move || hold.recv().unwrap());
-        let start = clock::monotonic_ns();
+        let start = Instant::now();
         assert!(!thread.join_timeout(Duration::from_millis(20)));
-        assert!(clock::monotonic_ns() - start >= 20_000_000);
+        assert!(start.elapsed() >= Duration::from_millis(20));
         release.send(()).unwrap();
         assert!(thread.join_timeout(Duration::MAX));
         assert!(thread.join_timeout(Duration::ZERO));
