@@ -11,7 +11,7 @@ use super::counters::Counters;
 use super::error::{BusError, Phase, WaitError, Why, Within};
 use super::home::Home;
 use super::kill::{self, Point};
-use super::wait::{self, Look, Pace, Waiting};
+use super::wait::{self, Look, Pace, Stage, Waiting};
 use crate::sys::mmap::{Family, Tied};
 
 /// How long a rank that polls may overlook a death that only another process has noticed.
@@ -171,26 +171,14 @@ impl Barrier {
 
     /// Waits for the verdict on the generation that was arrived at.
     fn verdict(&mut self) -> Result<Verdict, Corrupt> {
-        let (home, counters, pace) = (&self.home, &self.counters, self.pace);
+        let (counters, pace, me) = (&self.counters, self.pace, self.me);
         self.part.with_mut(|part| {
             let segment = part.segment;
-            // The look that finds the deadline passed decides, and so ends the wait.
-            let deadline = part
-                .waiting
-                .map_or_else(Instant::now, |waiting| waiting.deadline());
-            loop {
-                let over = wait::until(segment, pace, deadline, counters, || {
-                    match part.poll(home.watch.news()) {
-                        Ok(Progress::Over(verdict)) => Look::Done(Ok(verdict)),
-                        Ok(Progress::Complete) => Look::Done(part.decide(Verdict::Passed)),
-                        Ok(Progress::Pending) => part.next_news(),
-                        Err(error) => Look::Done(Err(error)),
-                    }
-                });
-                if let Some(verdict) = over {
-                    return verdict;
-                }
-            }
+            let waiting = part.waiting;
+            let deadline = waiting.map_or_else(Instant::now, |waiting| waiting.deadline());
+            let over = wait::until(segment, pace, deadline, counters, |stage| part.look(stage));
+            // Somebody may have decided since the last look, and then that stands.
+            over.unwrap_or_else(|| part.decide(Verdict::TimedOut(me)))
         })
     }
 
@@ -209,24 +197,41 @@ impl Barrier {
     }
 }
 
+/// What words of the barrier alone say.
+enum Glance {
+    Over(Verdict),
+    Complete,
+    /// The leader waits for this rank; the others for the leader.
+    Pending(Option<u16>),
+}
+
 impl<'a> Part<'a> {
-    fn poll(&mut self, news: u32) -> Result<Progress, Corrupt> {
+    fn glance(&mut self) -> Result<Glance, Corrupt> {
         if let Some(verdict) = self.participant.verdict()? {
-            return Ok(Progress::Over(verdict));
+            return Ok(Glance::Over(verdict));
         }
-        if self.participant.is_leader() {
-            match self.participant.gather(self.exec) {
-                Gather::Complete => {
-                    kill::point(Point::Gathered);
-                    return Ok(Progress::Complete);
-                }
-                Gather::OtherExecution(rank) => {
-                    return self
-                        .decide(Verdict::OtherExecution(rank))
-                        .map(Progress::Over);
-                }
-                Gather::Pending(_) => {}
+        if !self.participant.is_leader() {
+            return Ok(Glance::Pending(None));
+        }
+        match self.participant.gather(self.exec) {
+            Gather::Complete => {
+                kill::point(Point::Gathered);
+                Ok(Glance::Complete)
             }
+            Gather::OtherExecution(rank) => {
+                let verdict = self.decide(Verdict::OtherExecution(rank))?;
+                Ok(Glance::Over(verdict))
+            }
+            Gather::Pending(rank) => Ok(Glance::Pending(Some(rank))),
+        }
+    }
+
+    /// One step of the form that never waits.
+    fn poll(&mut self, news: u32) -> Result<Progress, Corrupt> {
+        match self.glance()? {
+            Glance::Over(verdict) => return Ok(Progress::Over(verdict)),
+            Glance::Complete => return Ok(Progress::Complete),
+            Glance::Pending(_) => {}
         }
         let now = Instant::now();
         if news != self.looked.0 || now.duration_since(self.looked.1) >= OVERLOOK {
@@ -236,10 +241,37 @@ impl<'a> Part<'a> {
             }
         }
         match self.waiting {
-            Some(waiting) if waiting.deadline() <= now => self
-                .decide(Verdict::TimedOut(waiting.rank))
-                .map(Progress::Over),
+            Some(waiting) if waiting.deadline() <= now => {
+                let late = Verdict::TimedOut(waiting.rank);
+                self.decide(late).map(Progress::Over)
+            }
             _ => Ok(Progress::Pending),
+        }
+    }
+
+    /// One look of the form that waits.
+    fn look(&mut self, stage: Stage) -> Look<'a, Result<Verdict, Corrupt>> {
+        let next = match self.glance() {
+            Ok(Glance::Over(verdict)) => return Look::Done(Ok(verdict)),
+            Ok(Glance::Complete) => return Look::Done(self.decide(Verdict::Passed)),
+            Ok(Glance::Pending(next)) => next,
+            Err(error) => return Look::Done(Err(error)),
+        };
+        if stage == Stage::Sleep {
+            match self.first_gone() {
+                Ok(None) => {}
+                Ok(Some(rank)) => return Look::Done(self.decide(Verdict::Gone(rank))),
+                Err(error) => return Look::Done(Err(error)),
+            }
+        }
+        let news = match next {
+            Some(rank) => self.participant.arrival_of(rank),
+            None => self.participant.released(),
+        };
+        match news {
+            Some(news) => Look::Sleep(news),
+            // Both exist for every barrier that could be made.
+            None => Look::Done(self.decide(Verdict::Cancelled(self.me))),
         }
     }
 
@@ -267,22 +299,5 @@ impl<'a> Part<'a> {
             }
         }
         Ok(standing)
-    }
-
-    /// Where the next news will come: for the leader, of the next rank that it waits for.
-    fn next_news(&mut self) -> Look<'a, Result<Verdict, Corrupt>> {
-        let next = match self
-            .participant
-            .is_leader()
-            .then(|| self.participant.gather(self.exec))
-        {
-            Some(Gather::Pending(rank)) => self.participant.arrival_of(rank),
-            // Others, or complete meanwhile, which the next look finds.
-            _ => self.participant.released(),
-        };
-        match next {
-            Some(signal) => Look::Sleep(signal),
-            None => Look::Done(self.decide(Verdict::Cancelled(self.me))),
-        }
     }
 }

@@ -188,7 +188,7 @@ impl<'a> Ends<'a> {
     ) -> Result<(), BusError> {
         let (segment, pace) = (self.segment, self.pace);
         let mut slow = None;
-        let sent = wait::until(segment, pace, waiting.deadline(), counters, || {
+        let sent = wait::until(segment, pace, waiting.deadline(), counters, |_| {
             match self.try_frame(to, word, bytes, waiting) {
                 Ok(None) => Look::Done(Ok(())),
                 Ok(Some(reader)) => {
@@ -389,7 +389,7 @@ impl<'a> Ends<'a> {
         let (segment, pace) = (self.segment, self.pace);
         let missing = RankSet::default().with(from);
         let news = self.news(from)?;
-        let found = wait::until(segment, pace, waiting.deadline(), counters, || {
+        let found = wait::until(segment, pace, waiting.deadline(), counters, |_| {
             match look(self) {
                 Ok(Some(found)) => return Look::Done(Ok(found)),
                 Ok(None) => {}

@@ -69,7 +69,7 @@ impl<'a> Ends<'a> {
         counters: &Counters,
     ) -> Result<(), BusError> {
         let (segment, pace) = (self.segment, self.pace);
-        let ended = wait::until(segment, pace, waiting.deadline(), counters, || {
+        let ended = wait::until(segment, pace, waiting.deadline(), counters, |_| {
             self.look(gathered, tag, parts, waiting)
         });
         ended.unwrap_or_else(|| {

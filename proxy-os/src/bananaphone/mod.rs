@@ -223,7 +223,7 @@ impl Bus {
         self.ends.with(|ends| {
             let segment = ends.segment;
             let pace = Pace::of(self.world());
-            let all = wait::until(segment, pace, waiting.deadline(), &self.counters, || {
+            let all = wait::until(segment, pace, waiting.deadline(), &self.counters, |_| {
                 if let Some(failure) = home.watch.failure() {
                     return Look::Done(Err(join::failed(failure)));
                 }

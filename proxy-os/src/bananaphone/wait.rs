@@ -22,8 +22,9 @@ const SLICE: Duration = Duration::from_millis(100);
 /// A poll where the kernel refuses to let us sleep on a word.
 const POLL: Duration = Duration::from_millis(1);
 
-/// How long to look before sleeping: a hand-off between spinning threads takes a fraction of a microsecond, one through a
-/// sleep 5 to 50. Spinning pays only while every rank has a CPU.
+/// How long to look before sleeping: a hand-off between running threads takes a fraction of a microsecond, one through a
+/// sleep 5 to 50. Spinning pays only while every rank has a CPU. Yields are few: one lets the rank that is waited for run, if it has the
+/// same CPU; but where others compute, each gives them a whole slice, and a sleeper that is woken gets its CPU back sooner.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pace {
     spins: u32,
@@ -37,17 +38,26 @@ impl Pace {
         let cpus = *CPUS.get_or_init(|| std::thread::available_parallelism().map_or(1, Into::into));
         if usize::from(world) <= cpus {
             Self {
-                spins: 1000,
-                yields: 4,
+                spins: 250,
+                yields: 3,
             }
         } else {
             // Others want this CPU, among them perhaps the one that is waited for.
             Self {
                 spins: 8,
-                yields: 16,
+                yields: 4,
             }
         }
     }
+}
+
+/// Why a look is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// One of many in a row; it should cost little.
+    Spin,
+    /// The last before a sleep, or the first after one; it must overlook nothing.
+    Sleep,
 }
 
 /// What a look has shown.
@@ -64,10 +74,10 @@ pub(super) fn until<'a, T>(
     pace: Pace,
     deadline: Instant,
     counters: &Counters,
-    mut look: impl FnMut() -> Look<'a, T>,
+    mut look: impl FnMut(Stage) -> Look<'a, T>,
 ) -> Option<T> {
     for round in 0..pace.spins.saturating_add(pace.yields) {
-        if let Look::Done(done) = look() {
+        if let Look::Done(done) = look(Stage::Spin) {
             return Some(done);
         }
         if round < pace.spins {
@@ -77,13 +87,13 @@ pub(super) fn until<'a, T>(
         }
     }
     loop {
-        let signal = match look() {
+        let signal = match look(Stage::Sleep) {
             Look::Done(done) => return Some(done),
             Look::Sleep(signal) => signal,
         };
         let left = left(deadline)?;
         let sleeping = signal.sleep();
-        match look() {
+        match look(Stage::Sleep) {
             Look::Done(done) => return Some(done),
             // Only a sleep on the signal that was counted is sure to be ended.
             Look::Sleep(same) if same.index() == signal.index() => {

@@ -119,11 +119,11 @@ fn h57_no_path_of_another_process_is_named_in_the_bus() {
     let bus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../proxy-os/src/bananaphone");
     let mut found = Vec::new();
     sources(&bus, &mut found);
+    assert!(!found.is_empty());
     assert!(
-        found.iter().all(|line| line.contains("/proc/self/ns/pid")),
+        found.iter().all(|line| line.contains("/proc/self/")),
         "{found:?}"
     );
-    assert_eq!(found.len(), 1);
 }
 
 #[test]
