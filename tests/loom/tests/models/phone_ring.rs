@@ -131,6 +131,45 @@ fn a_cursor_that_both_sides_move_loses_nothing_and_repeats_nothing() {
     rt::model("phone cursor", 2000, moved_cursor);
 }
 
+/// The same, but the producer needs the whole ring and the reader waits: neither sleeps while the other only moves the cursor.
+fn moved_cursor_and_waits() {
+    let bus = Bus::new(3, 0);
+    let reader = {
+        let bus = Arc::clone(&bus);
+        rt::spawn(move || {
+            let mut reader = Reader::new(bus.segment(), 0, 2).unwrap();
+            let bytes = bus.wait(|| match reader.try_recv(&mut []) {
+                // Not read: each of its words would be a choice for loom while the cursor moves.
+                Err(RecvError::TooSmall { bytes }) => Ok(bytes),
+                Err(RecvError::Empty) => Err(reader.news()),
+                other => panic!("{other:?}"),
+            });
+            assert_eq!(bytes, 50);
+        })
+    };
+    let producer = rt::spawn(move || {
+        let mut producer = Producer::new(bus.segment(), 0).unwrap();
+        for tag in 0..2 {
+            let sent = producer.try_send(To::Rank(1), tag, &[]);
+            bus.obey(sent.unwrap());
+            assert_eq!(take(&bus, 1, 1, 0), [tag]);
+        }
+        let news = bus.wait(|| match producer.try_send(To::Rank(2), 2, &bytes(2, 50)) {
+            Ok(news) => Ok(news),
+            Err(SendError::Full { reader }) => Err(producer.room(reader).unwrap()),
+            Err(error) => panic!("{error}"),
+        });
+        bus.obey(news);
+    });
+    rt::join(producer);
+    rt::join(reader);
+}
+
+#[test]
+fn a_reader_that_skips_does_not_leave_a_waiting_producer_asleep() {
+    rt::model("phone cursor, waits", 30_000, moved_cursor_and_waits);
+}
+
 /// A producer that waits for room is woken by the reader it waits for.
 fn full() {
     let bus = Bus::new(2, 0);
