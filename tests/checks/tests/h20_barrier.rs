@@ -214,7 +214,7 @@ fn h21_a_generation_ends_alike_for_all_who_are_in_it() {
             .into_iter()
             .collect()
     });
-    let (mut passed, mut failed) = (0, 0);
+    let (mut passed, mut failed, mut around) = (0, 0, 2000);
     let mut barriers: Vec<_> = (buses.iter())
         .map(|bus| bus.barrier(0, RankSet::below(3)).unwrap())
         .collect();
@@ -222,7 +222,7 @@ fn h21_a_generation_ends_alike_for_all_who_are_in_it() {
     for run in 0..1000_u64 {
         // One is late by about the deadline of the others, so that timeout and last arrival meet.
         let late = (random(&mut state) % 3) as usize;
-        let delay = Duration::from_micros(random(&mut state) % 2000);
+        let delay = Duration::from_micros(around + random(&mut state) % 500);
         let verdicts: Vec<bool> = std::thread::scope(|scope| {
             let threads: Vec<_> = barriers
                 .iter_mut()
@@ -232,7 +232,7 @@ fn h21_a_generation_ends_alike_for_all_who_are_in_it() {
                         if rank == late {
                             spin(delay);
                         }
-                        barrier.wait(run, Duration::from_millis(1)).is_ok()
+                        barrier.wait(run, Duration::from_millis(3)).is_ok()
                     })
                 })
                 .collect();
@@ -245,16 +245,16 @@ fn h21_a_generation_ends_alike_for_all_who_are_in_it() {
             verdicts.iter().all(|verdict| *verdict == verdicts[0]),
             "{run} {verdicts:?}"
         );
-        *(if verdicts[0] {
-            &mut passed
+        // Follows the edge between too late and in time, wherever the machine's load has it.
+        if verdicts[0] {
+            passed += 1;
+            around += 100;
         } else {
-            &mut failed
-        }) += 1;
+            failed += 1;
+            around = around.saturating_sub(100);
+        }
     }
-    assert!(
-        passed > 50 && failed > 50,
-        "{passed} passed, {failed} failed"
-    );
+    assert!(passed > 0 && failed > 0, "{passed} passed, {failed} failed");
 }
 
 fn spin(time: Duration) {
