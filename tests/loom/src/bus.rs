@@ -28,7 +28,12 @@ impl Bus {
     /// A fresh bus of these sizes, with rings of two cells.
     #[must_use]
     pub fn new(world: u16, barriers: u16) -> Arc<Self> {
-        let geometry = Geometry::new(world, barriers, 2).unwrap();
+        Self::of(Geometry::new(world, barriers, 2).unwrap())
+    }
+
+    /// A fresh bus of these sizes.
+    #[must_use]
+    pub fn of(geometry: Geometry) -> Arc<Self> {
         Arc::new(Self {
             words: (0..geometry.words()).map(|_| Word::new(0)).collect(),
             geometry,

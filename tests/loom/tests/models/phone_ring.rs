@@ -1,6 +1,7 @@
 //! The bus's rings: a producer against its readers, and against a reader whose cursor both of them move. Each reader gets its
 //! messages whole, once and in order.
 
+use proxy_core::phone::layout::Geometry;
 use proxy_core::phone::ring::{Producer, Reader, RecvError, SendError, To};
 use proxy_loom::bus::Bus;
 use proxy_loom::rt::{self, Arc};
@@ -131,9 +132,10 @@ fn a_cursor_that_both_sides_move_loses_nothing_and_repeats_nothing() {
     rt::model("phone cursor", 2000, moved_cursor);
 }
 
-/// The same, but the producer needs the whole ring and the reader waits: neither sleeps while the other only moves the cursor.
+/// The same, but the producer needs the whole ring and the reader waits: neither sleeps while the other only moves the cursor. A
+/// producer that does not look again after such a move is caught from four cells and four preemptions on, the long form.
 fn moved_cursor_and_waits() {
-    let bus = Bus::new(3, 0);
+    let bus = Bus::of(Geometry::new(3, 0, 4).unwrap());
     let reader = {
         let bus = Arc::clone(&bus);
         rt::spawn(move || {
@@ -144,17 +146,17 @@ fn moved_cursor_and_waits() {
                 Err(RecvError::Empty) => Err(reader.news()),
                 other => panic!("{other:?}"),
             });
-            assert_eq!(bytes, 50);
+            assert_eq!(bytes, 161);
         })
     };
     let producer = rt::spawn(move || {
         let mut producer = Producer::new(bus.segment(), 0).unwrap();
-        for tag in 0..2 {
+        for tag in 0..3 {
             let sent = producer.try_send(To::Rank(1), tag, &[]);
             bus.obey(sent.unwrap());
             assert_eq!(take(&bus, 1, 1, 0), [tag]);
         }
-        let news = bus.wait(|| match producer.try_send(To::Rank(2), 2, &bytes(2, 50)) {
+        let news = bus.wait(|| match producer.try_send(To::Rank(2), 3, &bytes(3, 161)) {
             Ok(news) => Ok(news),
             Err(SendError::Full { reader }) => Err(producer.room(reader).unwrap()),
             Err(error) => panic!("{error}"),
@@ -167,7 +169,7 @@ fn moved_cursor_and_waits() {
 
 #[test]
 fn a_reader_that_skips_does_not_leave_a_waiting_producer_asleep() {
-    rt::model("phone cursor, waits", 30_000, moved_cursor_and_waits);
+    rt::model("phone cursor, waits", 60_000, moved_cursor_and_waits);
 }
 
 /// A producer that waits for room is woken by the reader it waits for.
