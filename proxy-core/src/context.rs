@@ -16,8 +16,8 @@ pub enum StopAt {
     /// Once per started stream, when the task ends (done, error or abort).
     #[default]
     End,
-    /// The specification's letter: after the progress call of a tick that switched blocks, and at the end for streams
-    /// that were not stopped since.
+    /// The specification's letter: every stream after the progress calls of each tick that switched blocks; at the end only
+    /// what was started and not stopped since, which is everything if there was no switch.
     Switch,
 }
 

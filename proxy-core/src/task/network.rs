@@ -153,6 +153,8 @@ impl NetworkTask {
             all_drained &= flags.done;
         }
         if self.switched && task.spec.stop_at == StopAt::Switch {
+            // The letter: every switch stops every stream, also one that an earlier switch has stopped.
+            self.started = task.streams().fold(Streams(0), Streams::with);
             let status = self.stop(task, ports);
             if !status.is_success() {
                 return Step::done(status);

@@ -158,6 +158,7 @@ impl Active {
             any_moved |= answer.done || !answer.idle;
         }
         if std::mem::take(&mut self.first_tick_of_block) && self.spec.stop_at == StopAt::Switch {
+            self.started = (0..self.spec.streams).collect();
             let status = self.stop(library);
             if !status.is_success() {
                 return done(status);
