@@ -243,6 +243,7 @@ impl ContextBuilder {
         let data = ContextData {
             comm: self.comm,
             rank: spec.rank,
+            gate: (spec.polarity, spec.arming),
             network_words: words(TaskKind::Network, &self.network_words, wanted)?,
             barrier_words: words(
                 TaskKind::Barrier,
@@ -290,6 +291,8 @@ fn words(kind: TaskKind, given: &[Option<DeviceWord>], wanted: usize) -> Result<
 pub(crate) struct ContextData {
     pub(crate) comm: Arc<ProxyComm>,
     pub(crate) rank: Rank,
+    /// Sense of the start words, and who arms them.
+    pub(crate) gate: (Polarity, Arming),
     pub(crate) blocks: Vec<(u32, Vec<Fifo>)>,
     pub(crate) barrier: Option<Box<dyn HostBarrier>>,
     network_words: Words,

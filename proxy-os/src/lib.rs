@@ -16,7 +16,7 @@
 //! | [`nccom`] | the collective library |
 //! | [`device`] | words shared with the device |
 //! | [`config`], [`affinity`], [`log`] | settings, CPUs, messages |
-//! | [`watch`] | what a stuck worker shows |
+//! | [`watch`], [`waiting`] | what a stuck worker shows; which start words have not fired |
 //! | [`bananaphone`] | the host bus of the ranks of one machine |
 //! | [`sys`] | system calls |
 
@@ -34,6 +34,7 @@ pub mod nccom;
 pub mod queue;
 pub mod registry;
 pub mod sys;
+pub mod waiting;
 pub mod watch;
 mod worker;
 
