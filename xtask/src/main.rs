@@ -12,6 +12,7 @@ mod run;
 mod table;
 mod test;
 mod tidy;
+mod tsan;
 mod workspace;
 
 use std::ffi::OsString;
@@ -23,7 +24,7 @@ use workspace::Workspace;
 #[derive(Debug, Parser)]
 #[command(
     bin_name = "cargo xtask",
-    about = "The one door: run, test, loom, tidy, doc, ci."
+    about = "The one door: run, test, loom, tsan, tidy, doc, ci."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -50,6 +51,8 @@ enum Verb {
         #[arg(long)]
         full: bool,
     },
+    /// Run the tests that use threads under the race detector; fetches a compiler where none has the source it needs.
+    Tsan,
     /// Check by machine what the docs promise about the sources.
     Tidy,
     /// Build the documentation; a warning is an error.
@@ -64,6 +67,7 @@ fn main() -> ExitCode {
         Verb::Run { args } => Err(run::exec(&workspace, &args)),
         Verb::Test { filter } => test::verb(&workspace, filter.as_deref()),
         Verb::Loom { full } => loom::verb(&workspace, full),
+        Verb::Tsan => tsan::verb(&workspace),
         Verb::Tidy => tidy::verb(&workspace),
         Verb::Doc => doc::verb(&workspace),
         Verb::Ci => ci::verb(&workspace),
