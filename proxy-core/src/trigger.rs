@@ -8,6 +8,13 @@
 //!   on the value that opened the gate (requirement H14).
 //! - The load is an acquire, in the port that reads the word (requirement H16): a volatile load orders nothing.
 //!
+//! What words alone cannot tell, and an embedder must see to:
+//! - Two fires of one word with the same value, the second before the first is consumed, are one fire: a device that runs ahead
+//!   must write another value each time (an execution's number, say), and never 0.
+//! - An execution that ends before its gate (abort, failed start) gives up its arm. If the device still fires for it, that fire
+//!   opens the gate of the next execution if one is armed by then, and makes its arming fail if not: stop the device, or let it come
+//!   to rest, before the context is used again.
+//!
 //! Executions of one context and kind share their words, so a fire belongs to the oldest of them that waits: once one has found
 //! its gate closed, the gate stays closed for those behind it until the worker's next pass.
 //!

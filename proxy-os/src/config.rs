@@ -272,12 +272,14 @@ impl fmt::Display for Settings {
 }
 
 impl Builder {
-    /// The settings, with this process's environment for what was not given. Logs the warnings.
+    /// The settings, with this process's environment for what was not given. Sets the log level that they say, and logs
+    /// the warnings.
     ///
     /// # Errors
     /// Every value that is not accepted.
     pub fn from_env(self) -> Result<Settings, SettingsError> {
         let settings = self.from_lookup(|name| std::env::var_os(name))?;
+        log::set_level(*settings.log_level());
         for warning in settings.warnings() {
             log::warn(format_args!("{warning}"));
         }

@@ -8,7 +8,7 @@ const PLACES: [&str; 6] = [
     "proxy-os/src/sys/",
     "proxy-os/src/nccom/",
     "proxy-os/src/device.rs",
-    "proxy-os/examples/",
+    "proxy-ffi/examples/",
     "proxy-ffi/src/",
     "tests/",
 ];

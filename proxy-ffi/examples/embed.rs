@@ -1,6 +1,7 @@
 //! The smallest embedding: one device, one context, three executions.
 //!
-//! `cargo run --example embed -- /path/to/libnccom.so` (any library with the 37 exports of release 2.31 does).
+//! `cargo run -p proxy-ffi --example embed -- /path/to/libnccom.so`: a library with the 37 exports of release 2.31, and no
+//! other need of its host than `nec_inc_semaphore`, which this program exports.
 #![allow(
     unsafe_code,
     reason = "communicators and addresses of the library are promises of the embedder"
@@ -8,6 +9,7 @@
 
 use std::error::Error;
 use std::ffi::OsString;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use proxy_core::fifo::{EXEC_COMPLETE, NetDestAddr, NetOpsInfo, NetSrcAddr};
@@ -18,7 +20,21 @@ use proxy_os::{ContextBuilder, Fifo, Group, Patience, Release, Settings};
 
 const TEN_SECONDS: Duration = Duration::from_secs(10);
 
-fn main() -> Result<(), Box<dyn Error>> {
+/// The library raises semaphores through this export of the program; the reference keeps the linker from dropping it.
+#[used]
+static REVERSE_EDGE: unsafe extern "C" fn(*mut u32, u32) = proxy_ffi::nec_inc_semaphore;
+
+fn main() -> ExitCode {
+    match embed() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn embed() -> Result<(), Box<dyn Error>> {
     let library = std::env::args_os()
         .nth(1)
         .unwrap_or_else(|| OsString::from("libnccom.so"));
