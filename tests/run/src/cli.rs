@@ -104,7 +104,7 @@ struct Cli {
     /// Deadline of one execution in seconds [default: NEURON_RT_EXEC_TIMEOUT, or 30]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=MOST_TIMEOUT))]
     timeout: Option<u64>,
-    /// Let a rank misbehave, to see what is reported: RANK:wrong, RANK:hang or RANK:exit
+    /// Let a rank misbehave, to see what is reported: RANK:wrong, RANK:hang, RANK:exit or RANK:signature
     #[arg(long, value_name = "RANK:KIND")]
     fault: Option<Fault>,
 }

@@ -15,6 +15,9 @@ use crate::size::Sizes;
 /// The first argument of a program that is to be a rank. The second one is the number of the rank.
 pub(crate) const RANK_VERB: &str = "rank";
 
+/// Allowed for one summand of one element of an expected result: ample for a build without optimisation on a shared CPU.
+const SUMMAND_NANOS: u64 = 200;
+
 /// Everything that all ranks agree on.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Job {
@@ -65,6 +68,34 @@ impl Job {
         Duration::from_secs(self.timeout)
     }
 
+    /// How much longer than an execution a rank may be on its way to the next one: it computes expected results, and on a small
+    /// machine the ranks do that one after another.
+    pub(crate) const fn checking(&self, bytes: u64) -> Duration {
+        if self.check.is_none() {
+            return Duration::ZERO;
+        }
+        let (elements, ranks) = (self.count(bytes), self.ranks as u64);
+        let summands = elements.saturating_mul(ranks).saturating_mul(ranks);
+        Duration::from_nanos(summands.saturating_mul(SUMMAND_NANOS))
+    }
+
+    /// What must be the same on all ranks for their collectives to fit together, as `rank` has it.
+    pub(crate) fn signature(&self, rank: u32) -> String {
+        let differs = self.fault
+            == Some(Fault {
+                rank,
+                kind: FaultKind::Signature,
+            });
+        format!(
+            "{} of {}, {}, {} streams, {} blocks",
+            self.op,
+            self.dtype,
+            self.sizes,
+            self.streams,
+            self.blocks + usize::from(differs),
+        )
+    }
+
     /// Elements of a buffer of `bytes`.
     pub(crate) const fn count(&self, bytes: u64) -> u64 {
         bytes / self.dtype.size() as u64
@@ -80,6 +111,14 @@ pub(crate) struct Start {
     pub(crate) root: String,
     /// Process id of the launcher: a rank that has another parent is an orphan.
     pub(crate) launcher: u32,
+}
+
+impl Start {
+    /// Names the host bus of this job, and of no other: no two launchers are at one address at the same time, and none is the
+    /// same process.
+    pub(crate) fn bus(&self) -> String {
+        format!("proxy-run {} {}", self.root, self.launcher)
+    }
 }
 
 /// `-c/--check`: what the inputs hold.
@@ -148,6 +187,8 @@ pub(crate) enum FaultKind {
     Hang,
     /// Its process ends in the last iteration.
     Exit,
+    /// It tells the others that it has another collective.
+    Signature,
 }
 
 impl FromStr for Fault {
@@ -159,6 +200,7 @@ impl FromStr for Fault {
                 "wrong" => FaultKind::Wrong,
                 "hang" => FaultKind::Hang,
                 "exit" => FaultKind::Exit,
+                "signature" => FaultKind::Signature,
                 _ => return None,
             };
             Some(Self {
@@ -166,7 +208,9 @@ impl FromStr for Fault {
                 kind,
             })
         });
-        parsed.ok_or_else(|| "accepted: RANK:wrong, RANK:hang or RANK:exit".to_owned())
+        parsed.ok_or_else(|| {
+            "accepted: RANK:wrong, RANK:hang, RANK:exit or RANK:signature".to_owned()
+        })
     }
 }
 

@@ -12,6 +12,7 @@ use proxy_os::nccom::ProxyComm;
 use proxy_os::{ConsumeError, Context, Group, Patience, ProxyQueue, Release, Settings};
 
 use super::connection::Connection;
+use super::meeting::Meeting;
 use super::plan::Loaded;
 use super::stuck::explain;
 use super::unheard;
@@ -38,6 +39,7 @@ pub(super) struct Runner<'a> {
     device: Device,
     job: &'a Job,
     connection: &'a Connection,
+    meeting: &'a mut Meeting,
     early_completion: bool,
     executions: u64,
     told: Instant,
@@ -49,6 +51,7 @@ impl<'a> Runner<'a> {
         job: &'a Job,
         settings: &Settings,
         connection: &'a Connection,
+        meeting: &'a mut Meeting,
     ) -> Result<Self, Failure> {
         let group =
             Group::for_device(connection.rank(), settings, job.deadline()).map_err(Failure::own)?;
@@ -73,6 +76,7 @@ impl<'a> Runner<'a> {
             device,
             job,
             connection,
+            meeting,
             early_completion: *settings.early_completion(),
             executions: 0,
             told: Instant::now(),
@@ -181,7 +185,8 @@ impl Size<'_, '_> {
                 together = false;
             }
             if !together {
-                self.runner.connection.barrier()?;
+                let checking = self.runner.job.checking(self.result.bytes);
+                self.runner.meeting.meet(checking)?;
                 together = true;
             }
             self.runner.tell_progress(iteration, speaker)?;
