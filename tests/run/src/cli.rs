@@ -101,10 +101,14 @@ struct Cli {
         default_value = "specification"
     )]
     polarity: Sense,
+    /// Leave out the execution barrier; NEURON_RT_DISABLE_EXECUTION_BARRIER=1 does so, too
+    #[arg(long)]
+    no_barrier: bool,
     /// Deadline of one execution in seconds [default: NEURON_RT_EXEC_TIMEOUT, or 30]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=MOST_TIMEOUT))]
     timeout: Option<u64>,
-    /// Let a rank misbehave, to see what is reported: RANK:wrong, RANK:hang, RANK:exit or RANK:signature
+    /// Let a rank misbehave, to see what is reported: RANK:wrong, RANK:hang, RANK:exit, RANK:signature or
+    /// RANK:execution
     #[arg(long, value_name = "RANK:KIND")]
     fault: Option<Fault>,
 }
@@ -175,6 +179,7 @@ fn check(cli: Cli) -> Result<(Job, Output), clap::Error> {
         blocks: cli.blocks.into(),
         early_completion: cli.early_completion.map(|switch| switch == 1),
         polarity: cli.polarity,
+        barrier: !cli.no_barrier,
         timeout: cli.timeout.unwrap_or(TIMEOUT),
         library: cli.library,
         fault: cli.fault,

@@ -47,6 +47,8 @@ pub(crate) struct Job {
     pub(crate) early_completion: Option<bool>,
     /// Sense of the start words.
     pub(crate) polarity: Sense,
+    /// Executions have a barrier.
+    pub(crate) barrier: bool,
     /// Deadline of one execution in seconds.
     pub(crate) timeout: u64,
     /// The collective library, by path or by name.
@@ -189,6 +191,8 @@ pub(crate) enum FaultKind {
     Exit,
     /// It tells the others that it has another collective.
     Signature,
+    /// Its last iteration is another execution than that of the others.
+    Execution,
 }
 
 impl FromStr for Fault {
@@ -201,6 +205,7 @@ impl FromStr for Fault {
                 "hang" => FaultKind::Hang,
                 "exit" => FaultKind::Exit,
                 "signature" => FaultKind::Signature,
+                "execution" => FaultKind::Execution,
                 _ => return None,
             };
             Some(Self {
@@ -209,7 +214,8 @@ impl FromStr for Fault {
             })
         });
         parsed.ok_or_else(|| {
-            "accepted: RANK:wrong, RANK:hang, RANK:exit or RANK:signature".to_owned()
+            "accepted: RANK:wrong, RANK:hang, RANK:exit, RANK:signature or RANK:execution"
+                .to_owned()
         })
     }
 }

@@ -14,11 +14,13 @@ use crate::job::Start;
 use crate::wire::Failure;
 
 /// Sets the deadlines, for messages.
-const KNOB: &str = "--timeout or NEURON_RT_EXEC_TIMEOUT";
+pub(super) const KNOB: &str = "--timeout or NEURON_RT_EXEC_TIMEOUT";
 /// Barrier between executions.
 const BETWEEN: u16 = 0;
+/// Barrier of the executions themselves.
+const EXECUTIONS: u16 = 1;
 /// Barriers of the bus.
-const BARRIERS: u16 = 1;
+const BARRIERS: u16 = 2;
 /// Tag of the bootstrap's messages.
 const BOOTSTRAP: u32 = 1;
 
@@ -46,9 +48,7 @@ impl Meeting {
         };
         let bus = Bus::create(&options).map_err(not_joined)?;
         bus.connect(within).map_err(not_joined)?;
-        let between = bus
-            .barrier(BETWEEN, RankSet::below(world))
-            .map_err(Failure::own)?;
+        let between = barrier(&bus, BETWEEN)?;
         Ok(Self {
             between,
             bus,
@@ -73,6 +73,11 @@ impl Meeting {
         exchanged.map_err(|error| refused.unwrap_or_else(|| not_exchanged(&error, signature)))
     }
 
+    /// The barrier of the executions of one context, for the driver's worker.
+    pub(super) fn executions(&self) -> Result<Barrier, Failure> {
+        barrier(&self.bus, EXECUTIONS)
+    }
+
     /// Returns when every rank has called it as often as this one. `work` = what the slowest of them may have to compute before,
     /// on top of the deadline.
     pub(super) fn meet(&mut self, work: Duration) -> Result<(), Failure> {
@@ -81,6 +86,11 @@ impl Meeting {
         let met = self.between.wait(self.met, within);
         met.map_err(|error| Failure::by_peer(format!("between two executions: {error}")))
     }
+}
+
+fn barrier(bus: &Bus, slot: u16) -> Result<Barrier, Failure> {
+    bus.barrier(slot, RankSet::below(bus.world()))
+        .map_err(Failure::own)
 }
 
 /// Most of what keeps a rank from the bus is another rank.

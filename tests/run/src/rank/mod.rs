@@ -3,11 +3,13 @@
 //! It has three threads: this one, which enqueues and waits, the driver's worker, and the simulated device. Whatever
 //! fails, the rank says so, in one message, and ends at once: nothing is torn down while library or device may be stuck.
 
+mod barrier;
 mod connection;
 mod meeting;
 mod plan;
 mod runner;
 mod stuck;
+mod wait;
 
 use std::ffi::OsString;
 use std::io;
