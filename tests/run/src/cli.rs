@@ -20,7 +20,7 @@ const MOST_ITERATIONS: u32 = 1_000_000;
 /// to sit and wait for.
 const TIMEOUT: u64 = 30;
 /// Longest deadline in seconds: a day.
-const MOST_TIMEOUT: u64 = 86_400;
+pub(crate) const MOST_TIMEOUT: u64 = 86_400;
 
 #[derive(Debug, Parser)]
 #[command(
@@ -31,7 +31,8 @@ const MOST_TIMEOUT: u64 = 86_400;
                   128 + n ended by signal n."
 )]
 struct Cli {
-    /// allr (all_reduce), allg (all_gather), redsct (reduce_scatter), alltoall, sendrecv or permute
+    /// allr (all_reduce), allg (all_gather), redsct (reduce_scatter), alltoall, sendrecv or permute; or bus or barrier, which
+    /// measure the host bus alone and have their own --help
     op: Op,
     /// Number of ranks, 2 to 64
     #[arg(short = 'r', long = "nworkers", value_name = "N", value_parser = ranks)]
@@ -212,15 +213,18 @@ fn within(text: &str, range: std::ops::RangeInclusive<u32>) -> Result<u32, Strin
         .ok_or_else(|| format!("accepted: {} to {}", range.start(), range.end()))
 }
 
-fn ranks(text: &str) -> Result<u32, String> {
+/// A number of ranks.
+pub(crate) fn ranks(text: &str) -> Result<u32, String> {
     within(text, 2..=MOST_RANKS)
 }
 
-fn iterations(text: &str) -> Result<u32, String> {
+/// A number of measured operations.
+pub(crate) fn iterations(text: &str) -> Result<u32, String> {
     within(text, 1..=MOST_ITERATIONS)
 }
 
-fn warmup(text: &str) -> Result<u32, String> {
+/// A number of operations before the measured ones.
+pub(crate) fn warmup(text: &str) -> Result<u32, String> {
     within(text, 0..=MOST_ITERATIONS)
 }
 

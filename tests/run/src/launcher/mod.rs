@@ -15,6 +15,7 @@ use crate::cli::Output;
 use crate::job::{Check, Job, Start};
 use crate::report::{JsonFile, Row};
 use crate::sys::Signals;
+pub(crate) use process::ending;
 use root::Root;
 use run::{End, Run};
 use screen::Screen;

@@ -184,7 +184,7 @@ impl Drop for RankProcess {
 }
 
 /// How a process ended, in words.
-pub(super) fn ending(status: ExitStatus) -> String {
+pub(crate) fn ending(status: ExitStatus) -> String {
     let core = if status.core_dumped() {
         ", core dumped"
     } else {
