@@ -20,7 +20,7 @@ const MOST_ITERATIONS: u32 = 1_000_000;
 /// to sit and wait for.
 const TIMEOUT: u64 = 30;
 /// Longest deadline in seconds: a day.
-const MOST_TIMEOUT: u64 = 86_400;
+pub(crate) const MOST_TIMEOUT: u64 = 86_400;
 
 #[derive(Debug, Parser)]
 #[command(
@@ -31,7 +31,8 @@ const MOST_TIMEOUT: u64 = 86_400;
                   128 + n ended by signal n."
 )]
 struct Cli {
-    /// allr (all_reduce), allg (all_gather), redsct (reduce_scatter), alltoall, sendrecv or permute
+    /// allr (all_reduce), allg (all_gather), redsct (reduce_scatter), alltoall, sendrecv or permute; or bus or barrier, which
+    /// measure the host bus alone and have their own --help
     op: Op,
     /// Number of ranks, 2 to 64
     #[arg(short = 'r', long = "nworkers", value_name = "N", value_parser = ranks)]
@@ -101,10 +102,14 @@ struct Cli {
         default_value = "specification"
     )]
     polarity: Sense,
+    /// Leave out the execution barrier; NEURON_RT_DISABLE_EXECUTION_BARRIER=1 does so, too
+    #[arg(long)]
+    no_barrier: bool,
     /// Deadline of one execution in seconds [default: NEURON_RT_EXEC_TIMEOUT, or 30]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=MOST_TIMEOUT))]
     timeout: Option<u64>,
-    /// Let a rank misbehave, to see what is reported: RANK:wrong, RANK:hang or RANK:exit
+    /// Let a rank misbehave, to see what is reported: RANK:wrong, RANK:hang, RANK:exit, RANK:signature or
+    /// RANK:execution
     #[arg(long, value_name = "RANK:KIND")]
     fault: Option<Fault>,
 }
@@ -175,6 +180,7 @@ fn check(cli: Cli) -> Result<(Job, Output), clap::Error> {
         blocks: cli.blocks.into(),
         early_completion: cli.early_completion.map(|switch| switch == 1),
         polarity: cli.polarity,
+        barrier: !cli.no_barrier,
         timeout: cli.timeout.unwrap_or(TIMEOUT),
         library: cli.library,
         fault: cli.fault,
@@ -207,15 +213,18 @@ fn within(text: &str, range: std::ops::RangeInclusive<u32>) -> Result<u32, Strin
         .ok_or_else(|| format!("accepted: {} to {}", range.start(), range.end()))
 }
 
-fn ranks(text: &str) -> Result<u32, String> {
+/// A number of ranks.
+pub(crate) fn ranks(text: &str) -> Result<u32, String> {
     within(text, 2..=MOST_RANKS)
 }
 
-fn iterations(text: &str) -> Result<u32, String> {
+/// A number of measured operations.
+pub(crate) fn iterations(text: &str) -> Result<u32, String> {
     within(text, 1..=MOST_ITERATIONS)
 }
 
-fn warmup(text: &str) -> Result<u32, String> {
+/// A number of operations before the measured ones.
+pub(crate) fn warmup(text: &str) -> Result<u32, String> {
     within(text, 0..=MOST_ITERATIONS)
 }
 

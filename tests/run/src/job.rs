@@ -15,6 +15,9 @@ use crate::size::Sizes;
 /// The first argument of a program that is to be a rank. The second one is the number of the rank.
 pub(crate) const RANK_VERB: &str = "rank";
 
+/// Allowed for one summand of one element of an expected result; four ranks on two shared CPUs took 6 ns.
+const SUMMAND_NANOS: u64 = 50;
+
 /// Everything that all ranks agree on.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Job {
@@ -44,6 +47,8 @@ pub(crate) struct Job {
     pub(crate) early_completion: Option<bool>,
     /// Sense of the start words.
     pub(crate) polarity: Sense,
+    /// Executions have a barrier.
+    pub(crate) barrier: bool,
     /// Deadline of one execution in seconds.
     pub(crate) timeout: u64,
     /// The collective library, by path or by name.
@@ -65,6 +70,34 @@ impl Job {
         Duration::from_secs(self.timeout)
     }
 
+    /// How much longer than an execution a rank may be on its way to the next one: it computes expected results, and on a small
+    /// machine the ranks do that one after another.
+    pub(crate) const fn checking(&self, bytes: u64) -> Duration {
+        if self.check.is_none() {
+            return Duration::ZERO;
+        }
+        let (elements, ranks) = (self.count(bytes), self.ranks as u64);
+        let summands = elements.saturating_mul(ranks).saturating_mul(ranks);
+        Duration::from_nanos(summands.saturating_mul(SUMMAND_NANOS))
+    }
+
+    /// What must be the same on all ranks for their collectives to fit together, as `rank` has it.
+    pub(crate) fn signature(&self, rank: u32) -> String {
+        let differs = self.fault
+            == Some(Fault {
+                rank,
+                kind: FaultKind::Signature,
+            });
+        format!(
+            "{} of {}, {}, {} streams, {} blocks",
+            self.op,
+            self.dtype,
+            self.sizes,
+            self.streams,
+            self.blocks + usize::from(differs),
+        )
+    }
+
     /// Elements of a buffer of `bytes`.
     pub(crate) const fn count(&self, bytes: u64) -> u64 {
         bytes / self.dtype.size() as u64
@@ -80,6 +113,14 @@ pub(crate) struct Start {
     pub(crate) root: String,
     /// Process id of the launcher: a rank that has another parent is an orphan.
     pub(crate) launcher: u32,
+}
+
+impl Start {
+    /// Names the host bus of this job, and of no other: no two launchers are at one address at the same time, and none is the
+    /// same process.
+    pub(crate) fn bus(&self) -> String {
+        format!("proxy-run {} {}", self.root, self.launcher)
+    }
 }
 
 /// `-c/--check`: what the inputs hold.
@@ -148,6 +189,10 @@ pub(crate) enum FaultKind {
     Hang,
     /// Its process ends in the last iteration.
     Exit,
+    /// It tells the others that it has another collective.
+    Signature,
+    /// Its last iteration is another execution than that of the others.
+    Execution,
 }
 
 impl FromStr for Fault {
@@ -159,6 +204,8 @@ impl FromStr for Fault {
                 "wrong" => FaultKind::Wrong,
                 "hang" => FaultKind::Hang,
                 "exit" => FaultKind::Exit,
+                "signature" => FaultKind::Signature,
+                "execution" => FaultKind::Execution,
                 _ => return None,
             };
             Some(Self {
@@ -166,7 +213,10 @@ impl FromStr for Fault {
                 kind,
             })
         });
-        parsed.ok_or_else(|| "accepted: RANK:wrong, RANK:hang or RANK:exit".to_owned())
+        parsed.ok_or_else(|| {
+            "accepted: RANK:wrong, RANK:hang, RANK:exit, RANK:signature or RANK:execution"
+                .to_owned()
+        })
     }
 }
 
@@ -195,6 +245,24 @@ mod by_name {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn checking_takes_time_with_size_and_ranks_and_without_a_check_none() {
+        let job = |args: &str| crate::cli::parse_from(args).unwrap().0;
+        let checked = job("allr -r 4 -d fp32 -c random");
+        assert_eq!(checked.checking(4000), Duration::from_nanos(1000 * 16 * 50));
+        assert_eq!(checked.checking(0), Duration::ZERO);
+        assert_eq!(job("allr -r 4 -d fp32").checking(4000), Duration::ZERO);
+    }
+
+    #[test]
+    fn one_rank_has_another_signature_when_it_is_told_so() {
+        let (job, _) =
+            crate::cli::parse_from("allr -r 2 -b 4 -e 8 -f 2 -d fp32 --fault 1:signature").unwrap();
+        let text = "allr of fp32, sizes 4 to 8 * 2, 1 streams, 1 blocks";
+        assert_eq!(job.signature(0), text);
+        assert_ne!(job.signature(1), text);
+    }
 
     #[test]
     fn faults_are_read() {

@@ -9,12 +9,14 @@
 //! | [`cli`], [`size`], [`job`] | the command line, and the checked job that it describes |
 //! | [`launcher`] | processes, signals, failures |
 //! | [`rank`] | one rank |
+//! | [`latency`] | the other two verbs, `bus` and `barrier`: the host bus alone |
 //! | [`wire`] | what a rank tells the launcher |
 //! | [`stats`], [`table`], [`report`] | from times to the table and the JSON file |
 //! | [`sys`] | system calls |
 
 mod cli;
 mod job;
+mod latency;
 mod launcher;
 mod rank;
 mod report;
@@ -33,8 +35,12 @@ static REVERSE_EDGE: unsafe extern "C" fn(*mut u32, u32) = proxy_ffi::nec_inc_se
 
 fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1);
-    if args.next().as_deref() == Some(OsStr::new(job::RANK_VERB)) {
-        return rank::main(args.next());
+    let verb = args.next();
+    match verb.as_deref().and_then(OsStr::to_str) {
+        Some(job::RANK_VERB) => return rank::main(args.next()),
+        Some(latency::RANK_VERB) => return latency::rank_main(args.next()),
+        Some(verb) if latency::VERBS.contains(&verb) => return latency::main(),
+        _ => {}
     }
     match cli::parse() {
         Ok((job, output)) => launcher::main(job, output),

@@ -175,6 +175,7 @@ fn write(file: &mut File, job: &Job, stats: &[Stat], rows: &[Row]) -> io::Result
         "streams": job.streams,
         "blocks": job.blocks,
         "seed": job.seed,
+        "barrier": job.barrier,
         "check": job.check,
         "GB/s": "10^9 bytes per second",
     });

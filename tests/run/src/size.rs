@@ -147,6 +147,16 @@ impl Sizes {
     }
 }
 
+impl fmt::Display for Sizes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (sign, step) = match self.step {
+            Step::Add(bytes) => ('+', bytes),
+            Step::Multiply(factor) => ('*', factor),
+        };
+        write!(f, "sizes {} to {} {sign} {step}", self.min, self.max)
+    }
+}
+
 fn whole(option: &str, size: Bytes, element: u64, dtype: &str) -> Result<(), String> {
     if size.0.is_multiple_of(element) {
         return Ok(());

@@ -78,13 +78,13 @@ fn open_files(pid: impl std::fmt::Display) -> Vec<String> {
         .collect()
 }
 
-/// A run in progress holds pipes, sockets and the like; nothing that has a name in a file system, but for what this test
-/// itself has inherited.
+/// A run in progress holds pipes, sockets, the bus's memory and the like; nothing that has a name in a file system, but for what
+/// this test itself has inherited.
 #[test]
 fn no_process_has_a_file_open_that_could_be_left_behind() {
     let (running, inherited) = (endless(""), open_files("self"));
     let nameless = |file: &String| {
-        ["pipe:", "socket:", "anon_inode:", "/dev/null"]
+        ["pipe:", "socket:", "anon_inode:", "/memfd:", "/dev/null"]
             .iter()
             .any(|kind| file.starts_with(kind))
     };
@@ -148,6 +148,25 @@ fn a_stopped_rank_is_named_when_the_others_give_up() {
     signal(running.rank(1), libc::SIGSTOP);
     let outcome = running.finish();
     outcome.assert(1, &["\n  nothing was heard from rank 1"]);
+}
+
+/// Also where expected results are computed between two sizes.
+#[test]
+fn a_stopped_rank_is_named_when_results_are_checked() {
+    let running = endless("-c random --timeout 2");
+    signal(running.rank(3), libc::SIGSTOP);
+    let outcome = running.finish();
+    outcome.assert(1, &["\n  nothing was heard from rank 3"]);
+}
+
+#[test]
+fn ranks_with_different_collectives_are_told_so() {
+    let outcome = run("redsct -r 5 -b 4 -e 8 -f 2 -d fp32 --fault 3:signature");
+    outcome.assert(
+        1,
+        &["failed signature validation: mismatched collectives between the peers; this rank has redsct of fp32, sizes 4 to 8 * 2, 1 streams, 1 blocks"],
+    );
+    assert_eq!(outcome.stderr.matches("error:").count(), 1, "{outcome:?}");
 }
 
 #[test]

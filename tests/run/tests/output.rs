@@ -89,6 +89,7 @@ fn the_json_file_has_the_keys_of_the_table_and_bandwidths_that_fit_the_times() {
     }
     assert_eq!(whole["info"]["op"], "all_reduce");
     assert_eq!(whole["info"]["ranks"], 4);
+    assert_eq!(whole["info"]["barrier"], true);
     assert_eq!(whole["info"]["seed"], 11);
     assert_eq!(whole["info"]["check"], "random");
 }
@@ -195,6 +196,7 @@ fn help_names_every_option_and_the_unit() {
         "-b, --minbytes",
         "--report-to-json-file",
         "--early-completion",
+        "--no-barrier",
         "10^9 bytes",
         "Exit codes",
     ] {

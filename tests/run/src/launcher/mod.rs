@@ -15,6 +15,7 @@ use crate::cli::Output;
 use crate::job::{Check, Job, Start};
 use crate::report::{JsonFile, Row};
 use crate::sys::Signals;
+pub(crate) use process::ending;
 use root::Root;
 use run::{End, Run};
 use screen::Screen;
@@ -53,6 +54,7 @@ fn run(
     {
         job.timeout = seconds;
     }
+    job.barrier &= !*settings.disable_execution_barrier();
     job.progress = screen.is_interactive();
     let wanted = [libc::SIGINT, libc::SIGTERM, libc::SIGCHLD];
     let mut signals =
@@ -124,8 +126,13 @@ fn describe(job: &Job) -> String {
         Some(Check::AllOnes) => ", checked on all ranks (inputs of ones)".to_owned(),
         None => String::new(),
     };
+    let barrier = if job.barrier {
+        ""
+    } else {
+        ", no execution barrier"
+    };
     format!(
-        "{}: {} ranks, {}, {}{check}\n\
+        "{}: {} ranks, {}, {}{barrier}{check}\n\
          GB/s = 10^9 bytes per second; the time of an iteration is that of its slowest rank",
         job.op.long_name(),
         job.ranks,

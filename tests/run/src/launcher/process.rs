@@ -83,9 +83,7 @@ impl RankProcess {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        // A barrier between sizes has the deadline of an execution, too, but for ranks that compute expected results
-        // meanwhile: these take as long as they take, one after another on a small machine.
-        if start.job.check.is_none() && std::env::var_os(BOOTSTRAP_TIMEOUT).is_none() {
+        if std::env::var_os(BOOTSTRAP_TIMEOUT).is_none() {
             command.env(BOOTSTRAP_TIMEOUT, start.job.timeout.to_string());
         }
         let mut child = command.process_group(0).spawn()?;
@@ -186,7 +184,7 @@ impl Drop for RankProcess {
 }
 
 /// How a process ended, in words.
-pub(super) fn ending(status: ExitStatus) -> String {
+pub(crate) fn ending(status: ExitStatus) -> String {
     let core = if status.core_dumped() {
         ", core dumped"
     } else {

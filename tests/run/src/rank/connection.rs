@@ -1,4 +1,4 @@
-//! How a rank meets the others: global communicator, unique id, data communicator, connectors.
+//! How a rank is connected to the others through the library: global communicator, data communicator, connectors.
 #![allow(unsafe_code, reason = "calls of the collective library")]
 
 use std::ffi::CString;
@@ -6,10 +6,12 @@ use std::sync::Arc;
 
 use proxy_kit::abi::Topology;
 use proxy_kit::device::Connectors;
-use proxy_os::nccom::abi::{DeviceInfo, UNIQUE_ID_BYTES};
+use proxy_os::nccom::abi::DeviceInfo;
 use proxy_os::nccom::calls::UniqueId;
 use proxy_os::nccom::{CallError, Comm, Library};
 
+use super::meeting::Meeting;
+use crate::job::Start;
 use crate::wire::Failure;
 
 /// What the library puts in front of its own messages.
@@ -32,19 +34,20 @@ fn failed(error: CallError) -> Failure {
 }
 
 impl Connection {
-    /// Joins the world of `ranks` ranks that meet at `root`. Returns when all have joined.
+    /// Joins the world of all ranks, which are at `meeting`. Returns when all have joined.
     pub(super) fn join(
         library: Arc<Library>,
         rank: u32,
-        ranks: u32,
-        root: &str,
+        start: &Start,
+        meeting: &mut Meeting,
     ) -> Result<Self, Failure> {
+        let ranks = start.job.ranks;
         let (me, all) = (rank.cast_signed(), ranks.cast_signed());
         let info = DeviceInfo::standalone(me);
-        let root = CString::new(root).map_err(Failure::own)?;
+        let root = CString::new(start.root.as_str()).map_err(Failure::own)?;
         // SAFETY: the only call in this process, whose device is rank `me` and has no pod.
         let global = unsafe { library.init_global_comm(me, all, &info, &root, HINT) };
-        // Nobody has met anybody yet: a root that cannot listen is the cause of what the others will say.
+        // No socket has been opened yet: a root that cannot listen is the cause of what the others will say.
         let global = global.map_err(|error| {
             if rank == 0 {
                 Failure::own(error)
@@ -52,9 +55,11 @@ impl Connection {
                 failed(error)
             }
         })?;
-        let id = share_id(&library, global, rank, ranks)?;
+        let make_id = || library.get_unique_id(all, HINT).map_err(Failure::own);
+        let id = meeting.exchange(&start.job.signature(rank), || make_id().map(|id| id.0))?;
         // SAFETY: the id was made by rank 0 and passed on unchanged; the device as above.
-        let comm = unsafe { library.init_comm(all, id, me, &info, false) }.map_err(failed)?;
+        let comm =
+            unsafe { library.init_comm(all, UniqueId(id), me, &info, false) }.map_err(failed)?;
         Ok(Self {
             library,
             rank,
@@ -107,42 +112,11 @@ impl Connection {
         })
     }
 
-    /// Returns when every rank has called it as often as this one.
-    pub(super) fn barrier(&self) -> Result<(), Failure> {
-        let mut all = vec![0; self.ranks as usize];
-        // SAFETY: the communicator is alive, this thread alone makes bootstrap calls, one byte for each rank.
-        unsafe {
-            self.library
-                .bootstrap_all_gather(self.global, &mut all, 1, HINT)
-        }
-        .map_err(failed)
-    }
-
-    /// Waits for the others and leaves. Nothing may use the communicators any more.
+    /// Leaves, when all ranks are through. Nothing may use the communicators any more.
     pub(super) fn leave(self) -> Result<(), Failure> {
-        // Who leaves early looks like a rank that died to those who are not through.
-        self.barrier()?;
         // SAFETY: the driver has ended, and this thread makes no further call.
         unsafe { self.library.free_comm(self.comm) }.map_err(Failure::own)?;
         // SAFETY: as above.
         unsafe { self.library.free_comm(self.global) }.map_err(Failure::own)
     }
-}
-
-/// Rank 0 makes the id of the data communicator and sends it to every other rank.
-fn share_id(library: &Library, global: Comm, rank: u32, ranks: u32) -> Result<UniqueId, Failure> {
-    if rank == 0 {
-        let id = library
-            .get_unique_id(ranks.cast_signed(), HINT)
-            .map_err(Failure::own)?;
-        for peer in 1..ranks.cast_signed() {
-            // SAFETY: the communicator is alive, and this thread alone makes bootstrap calls.
-            unsafe { library.bootstrap_send(global, peer, &id.0, HINT) }.map_err(failed)?;
-        }
-        return Ok(id);
-    }
-    let mut id = [0; UNIQUE_ID_BYTES];
-    // SAFETY: as above.
-    unsafe { library.bootstrap_recv(global, 0, &mut id, HINT) }.map_err(failed)?;
-    Ok(UniqueId(id))
 }

@@ -3,21 +3,27 @@
 //! It has three threads: this one, which enqueues and waits, the driver's worker, and the simulated device. Whatever
 //! fails, the rank says so, in one message, and ends at once: nothing is torn down while library or device may be stuck.
 
+mod barrier;
 mod connection;
+mod meeting;
 mod plan;
 mod runner;
 mod stuck;
+mod wait;
 
 use std::ffi::OsString;
 use std::io;
 use std::process::ExitCode;
+use std::sync::Arc;
 
+use proxy_os::nccom::Library;
 use proxy_os::{Settings, log};
 
 use crate::job::{Job, Start};
 use crate::sys;
 use crate::wire::{Failure, Message, Speaker};
 use connection::Connection;
+use meeting::Meeting;
 use runner::Runner;
 
 /// Runs as the rank that `argument` names, with the job that standard input gives.
@@ -59,9 +65,28 @@ fn run(rank: u32, start: &Start, speaker: &mut Speaker) -> Result<(), Failure> {
     let settings = settings(job)?;
     let library = proxy_os::nccom::shared(job.library.as_os_str()).map_err(Failure::own)?;
     speaker.say(&Message::Ready).map_err(unheard)?;
-    let connection = Connection::join(library, rank, job.ranks, &start.root)?;
+    let mut meeting = Meeting::join(start, rank)?;
+    let done = together(rank, start, &settings, library, &mut meeting, speaker);
+    if done.is_err() {
+        // What this rank said last on the bus shall still be heard: that of a rank that has left is not.
+        std::mem::forget(meeting);
+    }
+    done
+}
+
+/// From the library's bootstrap to the end, with all others there.
+fn together(
+    rank: u32,
+    start: &Start,
+    settings: &Settings,
+    library: Arc<Library>,
+    meeting: &mut Meeting,
+    speaker: &mut Speaker,
+) -> Result<(), Failure> {
+    let job = &start.job;
+    let connection = Connection::join(library, rank, start, meeting)?;
     speaker.say(&Message::Joined).map_err(unheard)?;
-    let mut runner = Runner::new(job, &settings, &connection)?;
+    let mut runner = Runner::new(job, settings, &connection, meeting)?;
     let done = sizes(&mut runner, job, speaker).and_then(|()| runner.release());
     if done.is_err() {
         // Its end would wait for a worker that may be stuck.
@@ -69,6 +94,8 @@ fn run(rank: u32, start: &Start, speaker: &mut Speaker) -> Result<(), Failure> {
         return done;
     }
     drop(runner);
+    // Who leaves early looks like a rank that died to those who are not through.
+    meeting.meet(job.checking(job.sizes.max()))?;
     connection.leave()
 }
 

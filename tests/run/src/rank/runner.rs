@@ -4,23 +4,23 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use proxy_core::{ExecId, RunState, Ticket};
-use proxy_kit::device::{Device, Execution, Fault};
+use proxy_core::ExecId;
+use proxy_kit::device::{Device, Fault};
 use proxy_kit::golden::golden;
 use proxy_kit::verify::verify;
 use proxy_os::nccom::ProxyComm;
-use proxy_os::{ConsumeError, Context, Group, Patience, ProxyQueue, Release, Settings};
+use proxy_os::{Context, Group, Release, Settings};
 
+use super::barrier::ExecutionBarrier;
 use super::connection::Connection;
+use super::meeting::Meeting;
 use super::plan::Loaded;
-use super::stuck::explain;
 use super::unheard;
+use super::wait::Wait;
 use crate::job::{Check, FaultKind, Job};
 use crate::sys;
 use crate::wire::{Failure, Message, SizeResult, Speaker};
 
-/// How often the device is asked, while the driver is waited for, whether it has failed.
-const LOOK: Duration = Duration::from_millis(100);
 /// What an output holds before a checked execution, so that an old result cannot pass for a new one.
 const POISON: u8 = 0xA5;
 /// Between two progress messages at least.
@@ -36,8 +36,11 @@ pub(super) struct Runner<'a> {
     /// The size that runs. Kept here so that it outlives its context also on the way out of an error.
     loaded: Option<Loaded>,
     device: Device,
+    /// None where executions have no barrier.
+    barrier: Option<ExecutionBarrier>,
     job: &'a Job,
     connection: &'a Connection,
+    meeting: &'a mut Meeting,
     early_completion: bool,
     executions: u64,
     told: Instant,
@@ -49,6 +52,7 @@ impl<'a> Runner<'a> {
         job: &'a Job,
         settings: &Settings,
         connection: &'a Connection,
+        meeting: &'a mut Meeting,
     ) -> Result<Self, Failure> {
         let group =
             Group::for_device(connection.rank(), settings, job.deadline()).map_err(Failure::own)?;
@@ -71,8 +75,10 @@ impl<'a> Runner<'a> {
             comm,
             loaded: None,
             device,
+            barrier: (job.barrier).then(|| ExecutionBarrier::new(job.deadline())),
             job,
             connection,
+            meeting,
             early_completion: *settings.early_completion(),
             executions: 0,
             told: Instant::now(),
@@ -89,12 +95,16 @@ impl<'a> Runner<'a> {
         let rank = self.connection.rank();
         let loaded = Loaded::new(self.job, rank, bytes, &self.device)?;
         self.loaded = Some(loaded.clone());
-        let builder = loaded.context(
+        let mut builder = loaded.context(
             self.job,
             rank,
             Arc::clone(&self.comm),
             self.early_completion,
         );
+        if let Some(barrier) = &self.barrier {
+            // The barrier task has no start words: it is at the barrier from the enqueue on.
+            builder = builder.barrier(barrier.host(self.meeting.executions()?)?, Vec::new());
+        }
         let context = self.group.queue().context(builder).map_err(Failure::own)?;
         let mut size = Size {
             runner: self,
@@ -181,7 +191,8 @@ impl Size<'_, '_> {
                 together = false;
             }
             if !together {
-                self.runner.connection.barrier()?;
+                let checking = self.runner.job.checking(self.result.bytes);
+                self.runner.meeting.meet(checking)?;
                 together = true;
             }
             self.runner.tell_progress(iteration, speaker)?;
@@ -207,6 +218,7 @@ impl Size<'_, '_> {
                 self.runner.device.inject(Fault::NeverFires { stream: 0 })
             }
             Some(FaultKind::Exit) if last => sys::exit_now(3),
+            Some(FaultKind::Execution) if last => self.runner.executions += 1,
             _ => {}
         }
         self.runner.executions += 1;
@@ -238,10 +250,14 @@ impl Size<'_, '_> {
             text: format!("{}: {}", name(), failure.text),
             ..failure
         };
-        wait.for_driver(tickets.network)
+        wait.for_driver(&tickets)
             .and_then(|()| wait.for_device())
             .map_err(named)?;
-        Ok(began.elapsed())
+        let time = began.elapsed();
+        if let Some(barrier) = &self.runner.barrier {
+            barrier.check(self.runner.connection.rank(), id)?;
+        }
+        Ok(time)
     }
 
     /// Fills the input of a checked execution and spoils the output.
@@ -291,69 +307,6 @@ fn digest(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xCBF2_9CE4_8422_2325, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3)
     })
-}
-
-/// The two waits of one execution, which share a deadline.
-struct Wait<'a> {
-    queue: &'a ProxyQueue,
-    running: &'a Execution,
-    deadline: Instant,
-}
-
-impl Wait<'_> {
-    /// Consumes the status of the network task. A device that fails meanwhile ends the wait: the task would wait for it for ever.
-    fn for_driver(&self, ticket: Ticket) -> Result<(), Failure> {
-        let began = Instant::now();
-        loop {
-            let left = self.deadline.saturating_duration_since(Instant::now());
-            match self.queue.consume(ticket, Patience::until(left.min(LOOK))) {
-                Ok(status) if status.is_success() => return Ok(()),
-                Ok(status) => {
-                    return Err(Failure::by_peer(format!(
-                        "the network task ended with an error: {status}"
-                    )));
-                }
-                Err(ConsumeError::Timeout { state, .. }) => {
-                    if let Some(failed) = self.device_failure() {
-                        return Err(Failure::own(failed));
-                    }
-                    if Instant::now() >= self.deadline {
-                        let text = format!(
-                            "the network task is still {state} after {:.1?}",
-                            began.elapsed()
-                        );
-                        return Err(self.late(&text, state != RunState::WaitingDeviceTrigger));
-                    }
-                }
-                Err(error @ ConsumeError::Poll(_)) => return Err(Failure::own(error)),
-            }
-        }
-    }
-
-    fn for_device(&self) -> Result<(), Failure> {
-        self.running.wait(self.deadline).map_err(|error| {
-            let text = format!("the driver is done, the device is not: {error}");
-            Failure::own(text + &explain(self.queue, None))
-        })
-    }
-
-    fn device_failure(&self) -> Option<String> {
-        let failed = self
-            .running
-            .is_done()
-            .then(|| self.running.wait(Instant::now()).err())
-            .flatten();
-        failed.map(|error| format!("the device failed: {error}"))
-    }
-
-    fn late(&self, text: &str, by_peer: bool) -> Failure {
-        let device = match self.running.wait(Instant::now()) {
-            Ok(()) => "the program is through".to_owned(),
-            Err(error) => error.to_string(),
-        };
-        let text = text.to_owned() + &explain(self.queue, Some(device));
-        Failure { text, by_peer }
-    }
 }
 
 #[cfg(test)]

@@ -219,6 +219,19 @@ impl Running {
         found.expect("the rank runs").1
     }
 
+    /// The process of a rank, as soon as there is one.
+    pub(crate) fn wait_for_rank(&self, rank: u32) -> i32 {
+        let since = Instant::now();
+        loop {
+            let all = self.processes();
+            if let Some((_, pid)) = all.into_iter().find(|(found, _)| *found == Some(rank)) {
+                return pid;
+            }
+            assert!(since.elapsed() < LIMIT, "no rank {rank}");
+            std::thread::yield_now();
+        }
+    }
+
     /// Waits for the end; asserts that nothing is left of the run.
     pub(crate) fn finish(mut self) -> Outcome {
         let stdout: Vec<String> = self
@@ -262,7 +275,8 @@ impl Running {
 fn rank_of(pid: i32) -> Option<u32> {
     let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let mut words = line.split(|&byte| byte == 0).skip(1);
-    (words.next()? == b"rank").then(|| std::str::from_utf8(words.next()?).ok()?.parse().ok())?
+    matches!(words.next()?, b"rank" | b"latency-rank")
+        .then(|| std::str::from_utf8(words.next()?).ok()?.parse().ok())?
 }
 
 /// Runs to the end.
