@@ -12,7 +12,7 @@ use crate::sys::thread;
 /// How patient a consumer is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Patience {
-    /// First warning after this long; each further one after twice the time of the one before.
+    /// First warning after this long; each further one after twice the time of the one before. Zero: no warnings.
     pub warn_after: Duration,
     /// Gives up after this long. `None`: never, as the original.
     pub deadline: Option<Duration>,
@@ -51,6 +51,8 @@ pub enum ConsumeError {
     },
     /// The ticket is spent or unknown.
     Poll(PollError),
+    /// Called on the worker's own thread, which cannot wait for itself. The ticket is still good.
+    FromWorker,
 }
 
 impl fmt::Display for ConsumeError {
@@ -60,6 +62,7 @@ impl fmt::Display for ConsumeError {
                 write!(f, "the task is still {state} after {waited:?}")
             }
             Self::Poll(error) => error.fmt(f),
+            Self::FromWorker => f.write_str("a worker cannot wait for a task of its own queue"),
         }
     }
 }
@@ -76,8 +79,11 @@ impl ProxyQueue {
     /// when the task ended with one.
     ///
     /// # Errors
-    /// The deadline passed, or the ticket is no good.
+    /// The deadline passed, the ticket is no good, or this is the worker's thread.
     pub fn consume(&self, ticket: Ticket, patience: Patience) -> Result<Status, ConsumeError> {
+        if self.is_worker() {
+            return Err(ConsumeError::FromWorker);
+        }
         let mut last = RunState::Init;
         let mut look = || match self.poll(ticket) {
             Ok(Poll::Done(status)) => Some(Ok(status)),
@@ -94,7 +100,10 @@ impl ProxyQueue {
             thread::pause();
         }
         let since = Instant::now();
-        let mut warn_at = patience.warn_after;
+        let mut warn_at = match patience.warn_after {
+            Duration::ZERO => Duration::MAX,
+            first => first,
+        };
         loop {
             let waited = since.elapsed();
             let left = patience

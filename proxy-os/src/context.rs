@@ -7,7 +7,8 @@ use proxy_core::fifo::{self, FifoError, NetDestAddr, NetOpsInfo, NetSrcAddr};
 use proxy_core::limits::STREAMS;
 use proxy_core::port::{BarrierPoll, DeviceWords};
 use proxy_core::{
-    Arming, ContextError, ContextId, ExecId, Polarity, Rank, Spec, Status, StopAt, Stream, TaskKind,
+    Arming, ContextError, ContextId, ExecId, Gid, Polarity, Rank, Spec, Status, StopAt, Stream,
+    TaskKind,
 };
 
 use crate::device::DeviceWord;
@@ -77,6 +78,15 @@ pub enum BuildError {
     },
     /// Two blocks have the same id.
     SameBlock(u32),
+    /// The rank is outside of its communicator.
+    Rank {
+        /// The rank.
+        rank: Rank,
+        /// Ranks of the communicator.
+        ranks: u32,
+    },
+    /// The queue of this group has been released, or its worker has died.
+    Closed(Gid),
     /// The queue refused the context.
     Context(ContextError),
 }
@@ -114,6 +124,11 @@ impl fmt::Display for BuildError {
                 "start word of the {kind} task, stream {stream}, is null or not aligned to 4 bytes"
             ),
             Self::SameBlock(block) => write!(f, "block id {block} is given twice"),
+            Self::Rank { rank, ranks } => write!(
+                f,
+                "{rank} is not in its communicator; accepted: below {ranks}"
+            ),
+            Self::Closed(gid) => write!(f, "the queue of {gid} takes no contexts any more"),
             Self::Context(error) => error.fmt(f),
         }
     }
@@ -207,42 +222,23 @@ impl ContextBuilder {
 
     /// Checks everything and makes the context's data. The queue's `context` registers it.
     pub(crate) fn finish(self) -> Result<(Spec, ContextData), BuildError> {
+        let (rank, ranks) = (self.spec.rank, self.comm.ranks());
+        if rank.0 >= ranks {
+            return Err(BuildError::Rank { rank, ranks });
+        }
         let streams = self.blocks.first().map_or(0, |(_, sets)| sets.len());
         let mut spec = self.spec;
-        spec.streams = count(streams, "streams")?;
-        spec.blocks = u16::try_from(self.blocks.len().max(1)).unwrap_or(u16::MAX);
-        spec.barrier_triggers = count(self.barrier_words.len(), "barrier_triggers")?;
+        spec.streams = count(streams, "streams", "0 to 4")?;
+        spec.blocks = count(self.blocks.len().max(1), "blocks", "1 to 1024")?;
+        spec.barrier_triggers = count(self.barrier_words.len(), "barrier_triggers", "0 to 4")?;
         spec.validate().map_err(BuildError::Context)?;
-        for (index, (block, sets)) in self.blocks.iter().enumerate() {
-            if self
-                .blocks
-                .iter()
-                .take(index)
-                .any(|(other, _)| other == block)
-            {
-                return Err(BuildError::SameBlock(*block));
-            }
-            if sets.len() != streams {
-                return Err(BuildError::Sets {
-                    block: *block,
-                    found: sets.len(),
-                    wanted: streams,
-                });
-            }
-            for (stream, set) in sets.iter().enumerate() {
-                fifo::validate(*block, self.comm.ranks(), &set.ops, &set.src, &set.dest).map_err(
-                    |error| BuildError::Fifo {
-                        stream,
-                        block: *block,
-                        error,
-                    },
-                )?;
-            }
+        for index in 0..self.blocks.len() {
+            self.check_block(index, streams)?;
         }
         let wanted = if spec.device_wait { streams } else { 0 };
         let data = ContextData {
             comm: self.comm,
-            rank: spec.rank,
+            rank,
             gate: (spec.polarity, spec.arming),
             network_words: words(TaskKind::Network, &self.network_words, wanted)?,
             barrier_words: words(
@@ -255,16 +251,48 @@ impl ContextBuilder {
         };
         Ok((spec, data))
     }
+
+    /// One block: its id is new, it brings one FIFO set per stream, and each is well-formed.
+    fn check_block(&self, index: usize, streams: usize) -> Result<(), BuildError> {
+        let (before, rest) = self.blocks.split_at(index);
+        let Some((block, sets)) = rest.first() else {
+            return Ok(());
+        };
+        let block = *block;
+        if before.iter().any(|(other, _)| *other == block) {
+            return Err(BuildError::SameBlock(block));
+        }
+        if sets.len() != streams {
+            return Err(BuildError::Sets {
+                block,
+                found: sets.len(),
+                wanted: streams,
+            });
+        }
+        for (stream, set) in sets.iter().enumerate() {
+            fifo::validate(block, self.comm.ranks(), &set.ops, &set.src, &set.dest).map_err(
+                |error| BuildError::Fifo {
+                    stream,
+                    block,
+                    error,
+                },
+            )?;
+        }
+        Ok(())
+    }
 }
 
-/// A count of streams or words as the core takes it.
-fn count(found: usize, field: &'static str) -> Result<u8, BuildError> {
-    u8::try_from(found).map_err(|_| {
-        let found = u32::try_from(found).unwrap_or(u32::MAX);
+/// A count as the core takes it; one that does not even fit its field is refused with the core's error for the field.
+fn count<T: TryFrom<usize>>(
+    found: usize,
+    field: &'static str,
+    accepted: &'static str,
+) -> Result<T, BuildError> {
+    T::try_from(found).map_err(|_| {
         BuildError::Context(ContextError::OutOfRange {
             field,
-            found,
-            accepted: "0 to 4",
+            found: u32::try_from(found).unwrap_or(u32::MAX),
+            accepted,
         })
     })
 }

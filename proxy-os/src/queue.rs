@@ -1,7 +1,5 @@
 //! A group's queue and its worker, as an embedder holds them (the original's `enc_proxy_queue`).
 
-use std::fmt;
-use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -12,17 +10,21 @@ use proxy_core::{
     TaskKind, TaskView, Ticket,
 };
 
-use crate::affinity::{self, PlaceError};
+use crate::affinity;
 use crate::completion::Completion;
 use crate::config::Settings;
 use crate::context::{BuildError, ContextBuilder, ContextData, ContextTable};
 use crate::leave;
 use crate::log;
 use crate::sys::eventfd::EventFd;
-use crate::sys::thread::{self, Thread};
+use crate::sys::thread::Thread;
 use crate::sys::zeroed;
-use crate::watch::{Counters, SeamCall, Watch};
+use crate::watch::{Counters, Watch};
 use crate::worker;
+
+mod error;
+
+pub use error::{Release, ReleaseError, StartError};
 
 /// Ranks of one queue: more than one machine has devices for.
 pub const RANKS: usize = 64;
@@ -60,125 +62,18 @@ impl Shared {
     }
 }
 
-/// Why a queue could not be started. Nothing is left of it then.
-#[derive(Debug)]
-pub enum StartError {
-    /// The worker's CPUs.
-    Place(PlaceError),
-    /// The doorbell.
-    Doorbell(io::Error),
-    /// The thread (the specification's "Failed to create worker thread").
-    Thread(io::Error),
-}
-
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Place(error) => error.fmt(f),
-            Self::Doorbell(error) => write!(f, "Failed to create the worker's doorbell: {error}"),
-            Self::Thread(error) => {
-                write!(
-                    f,
-                    "Failed to create worker thread: {}",
-                    error.raw_os_error().unwrap_or(0)
-                )?;
-                write!(f, " ({error})")
-            }
-        }
-    }
-}
-
-impl std::error::Error for StartError {}
-
-/// How a queue is released.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Release {
-    /// Tasks are driven to their end.
-    Drain,
-    /// Tasks end at once with [`ABORTED`](proxy_core::Status::ABORTED).
-    Abort,
-}
-
-/// Why a release has not ended the worker. The queue stays valid and can be released again; it accepts no appends.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ReleaseError {
-    /// The deadline passed.
-    Timeout {
-        /// How long was waited.
-        waited: Duration,
-        /// What is unfinished.
-        unfinished: Vec<TaskView>,
-    },
-    /// The deadline passed inside one call of the library.
-    Stuck {
-        /// The call.
-        call: SeamCall,
-        /// For how long at least.
-        waited: Duration,
-        /// What is unfinished.
-        unfinished: Vec<TaskView>,
-    },
-    /// Called on the worker's own thread, which cannot wait for itself.
-    FromWorker,
-    /// The handle has been released already.
-    Invalid,
-}
-
-impl fmt::Display for ReleaseError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Timeout { waited, unfinished } => {
-                write!(
-                    f,
-                    "{} tasks are unfinished after {waited:?}",
-                    unfinished.len()
-                )?;
-                list(f, unfinished)
-            }
-            Self::Stuck {
-                call,
-                waited,
-                unfinished,
-            } => {
-                write!(
-                    f,
-                    "the worker has been inside {call} of the library for {waited:?} or longer; "
-                )?;
-                write!(f, "{} tasks are unfinished", unfinished.len())?;
-                list(f, unfinished)
-            }
-            Self::FromWorker => f.write_str("a worker cannot release its own queue"),
-            Self::Invalid => f.write_str("the handle has been released already"),
-        }
-    }
-}
-
-fn list(f: &mut fmt::Formatter<'_>, tasks: &[TaskView]) -> fmt::Result {
-    for task in tasks.iter().take(8) {
-        write!(
-            f,
-            "; {} task of {} {} is {}",
-            task.kind, task.context, task.exec, task.state
-        )?;
-    }
-    if tasks.len() > 8 {
-        write!(f, "; and {} more", tasks.len() - 8)
-    } else {
-        Ok(())
-    }
-}
-
-impl std::error::Error for ReleaseError {}
-
 /// A queue with its worker. Share it by [`Arc`]; any method may be called from any thread.
 ///
-/// Dropping the last reference aborts what is unfinished and waits for the worker, [`DROP_PATIENCE`] at most.
+/// Dropping the last reference aborts what is unfinished and waits for the worker, [`DROP_PATIENCE`] at most. On the
+/// worker's own thread, in a callback of the library say, nothing is waited for: the worker ends after that call.
 #[derive(Debug)]
 pub struct ProxyQueue {
     shared: Arc<Shared>,
     life: Mutex<Life>,
     /// A release has handed the thread back, or the worker has ended.
     settled: Condvar,
+    /// A drop has waited for the worker, which is enough.
+    waited: AtomicBool,
     tid: u32,
 }
 
@@ -219,6 +114,7 @@ impl ProxyQueue {
             shared,
             life: Mutex::new(Life::Running(thread)),
             settled: Condvar::new(),
+            waited: AtomicBool::new(false),
             tid,
         });
         leave::remember(&queue);
@@ -230,6 +126,10 @@ impl ProxyQueue {
     /// # Errors
     /// The first thing found wrong; see [`BuildError`].
     pub fn context(self: &Arc<Self>, builder: ContextBuilder) -> Result<Context, BuildError> {
+        // A release right after the look is no harm: appends are refused then.
+        if self.shared.core.shut_by().is_some() {
+            return Err(BuildError::Closed(self.shared.gid));
+        }
         let (spec, data) = builder.finish()?;
         let data = Arc::new(data);
         let id = self
@@ -267,15 +167,11 @@ impl ProxyQueue {
     /// # Errors
     /// See [`ReleaseError`]; nothing that the worker may touch is freed.
     pub fn release(&self, way: Release, timeout: Duration) -> Result<(), ReleaseError> {
-        if thread::gettid() == self.tid {
+        if self.is_worker() {
             return Err(ReleaseError::FromWorker);
         }
-        if way == Release::Abort {
-            // Release pairs with the worker's acquire, so that it sees the order before or with the close.
-            self.shared.abort.store(true, Ordering::Release);
-        }
         let entered = self.shared.watch.call();
-        self.shared.obey(self.shared.core.shut(Shut::Closed));
+        self.close(way);
         let since = Instant::now();
         let ended = match self.take_thread(timeout) {
             Life::Ended => true,
@@ -303,6 +199,36 @@ impl ProxyQueue {
             },
             _ => ReleaseError::Timeout { waited, unfinished },
         })
+    }
+
+    /// Tells the worker to end and waits for nothing. Any thread.
+    fn close(&self, way: Release) {
+        if way == Release::Abort {
+            // Release pairs with the worker's acquire, so that it sees the order before or with the close.
+            self.shared.abort.store(true, Ordering::Release);
+        }
+        self.shared.obey(self.shared.core.shut(Shut::Closed));
+    }
+
+    /// What a drop does: aborts, and waits for the worker once, however many owners come to it.
+    pub(crate) fn end(&self) {
+        self.close(Release::Abort);
+        // Relaxed: the flag guards no data.
+        if self.is_worker() || self.waited.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        if let Err(error) = self.release(Release::Abort, DROP_PATIENCE) {
+            // The worker holds everything it needs and exits by itself when the library returns.
+            log::error(format_args!(
+                "{}: leaving the worker behind: {error}",
+                self.shared.gid
+            ));
+        }
+    }
+
+    /// Whether the caller is the worker's own thread. The kernel's id would not tell: it is reused once the worker has ended.
+    pub(crate) fn is_worker(&self) -> bool {
+        worker::is_current(&self.shared)
     }
 
     /// Takes the thread to join it; waits up to `timeout` for another release that has it.
@@ -360,14 +286,7 @@ impl ProxyQueue {
 
 impl Drop for ProxyQueue {
     fn drop(&mut self) {
-        match self.release(Release::Abort, DROP_PATIENCE) {
-            Ok(()) => {}
-            // The worker holds everything it needs and exits by itself when the library returns.
-            Err(error) => log::error(format_args!(
-                "{}: leaving the worker behind: {error}",
-                self.shared.gid
-            )),
-        }
+        self.end();
     }
 }
 

@@ -63,7 +63,8 @@ impl fmt::Display for AcquireError {
 
 impl std::error::Error for AcquireError {}
 
-/// One share of a group. Dropping it without a release aborts the group if it is the last share.
+/// One share of a group. Dropping it without a release aborts the group if it is the last share; see [`ProxyQueue`] for how
+/// long that waits.
 #[derive(Debug)]
 pub struct Group {
     gid: Gid,
@@ -192,23 +193,38 @@ impl Group {
     /// Gives up this share. The last one ends the worker, within `timeout`; after an error it can be called again.
     ///
     /// # Errors
-    /// See [`ReleaseError`]; [`ReleaseError::Invalid`] if this share was given up before.
+    /// See [`ReleaseError`]; [`ReleaseError::Invalid`] if this share was given up before. After
+    /// [`ReleaseError::FromWorker`] the share is still held.
     pub fn release(&mut self, way: Release, timeout: Duration) -> Result<Released, ReleaseError> {
-        match self.share {
-            Share::GivenUp => return Err(ReleaseError::Invalid),
-            Share::Ending => {}
-            Share::Held => match registry().groups.release(self.gid) {
-                Ok(Left::Kept(others)) => {
-                    self.share = Share::GivenUp;
-                    return Ok(Released::Kept(others));
-                }
-                Ok(Left::Last) => self.share = Share::Ending,
-                Err(_) => return Err(ReleaseError::Invalid),
-            },
+        if self.share != Share::GivenUp && self.queue.is_worker() {
+            return Err(ReleaseError::FromWorker);
+        }
+        if let Some(others) = self.give_up()? {
+            return Ok(Released::Kept(others));
         }
         self.queue.release(way, timeout)?;
         self.settle();
         Ok(Released::Ended)
+    }
+
+    /// Takes the share off the group's count: the number of other shares, or `None` if it was the last one, whose worker
+    /// is to be ended.
+    fn give_up(&mut self) -> Result<Option<u32>, ReleaseError> {
+        match self.share {
+            Share::GivenUp => Err(ReleaseError::Invalid),
+            Share::Ending => Ok(None),
+            Share::Held => match registry().groups.release(self.gid) {
+                Ok(Left::Kept(others)) => {
+                    self.share = Share::GivenUp;
+                    Ok(Some(others))
+                }
+                Ok(Left::Last) => {
+                    self.share = Share::Ending;
+                    Ok(None)
+                }
+                Err(_) => Err(ReleaseError::Invalid),
+            },
+        }
     }
 
     /// Takes the group out of the registry.
@@ -226,15 +242,10 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        if self.share == Share::GivenUp {
-            return;
-        }
-        if self
-            .release(Release::Abort, crate::queue::DROP_PATIENCE)
-            .is_err()
-            && self.share == Share::Ending
-        {
-            // The worker is stuck; a new group of this gid gets a worker of its own.
+        if let Ok(None) = self.give_up() {
+            // Also if the worker is stuck, or is this thread: it is told to end, and a new group of this gid gets a
+            // worker of its own.
+            self.queue.end();
             self.settle();
         }
     }

@@ -1,5 +1,6 @@
 //! The worker thread: tick, wait as the ladder says, sleep on the doorbell (the original's `worker_thread` and `process`).
 
+use std::cell::Cell;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -19,6 +20,16 @@ use crate::sys::cpuset::CpuSet;
 use crate::sys::thread::{self, Thread, ThreadName};
 
 type WorkerDriver = Driver<RANKS, TASKS>;
+
+thread_local! {
+    /// On a worker's thread: where the state of its queue is, to be compared only.
+    static OWN: Cell<*const Shared> = const { Cell::new(std::ptr::null()) };
+}
+
+/// Whether the calling thread is the worker of this queue.
+pub(crate) fn is_current(shared: &Shared) -> bool {
+    std::ptr::eq(OWN.get(), shared)
+}
 
 /// The ladder's budgets from the settings.
 pub(crate) fn budget(settings: &Settings) -> Budget {
@@ -46,6 +57,7 @@ pub(crate) fn spawn(
 
 /// The thread's body. However it ends, every task's status is final afterwards.
 fn run(shared: &Arc<Shared>, budget: Budget) {
+    OWN.set(Arc::as_ptr(shared));
     let mut driver = Box::new(WorkerDriver::new());
     let mut ports = WorkerPorts::new(Arc::clone(shared));
     let served = catch_unwind(AssertUnwindSafe(|| {
@@ -74,7 +86,8 @@ fn serve(driver: &mut WorkerDriver, ports: &mut WorkerPorts, shared: &Shared, bu
         if tick.done > 0 {
             shared.completion.announce();
         }
-        // Acquire pairs with the release in `ProxyQueue::release`.
+        forget_retired(shared, ports);
+        // Acquire pairs with the release in `ProxyQueue::close`.
         if shared.abort.load(Ordering::Acquire)
             && driver.abort_all(&shared.core, Status::ABORTED, ports) > 0
         {
@@ -90,17 +103,24 @@ fn serve(driver: &mut WorkerDriver, ports: &mut WorkerPorts, shared: &Shared, bu
             Wait::Run => {}
             Wait::Pause => thread::pause(),
             Wait::Yield => thread::sched_yield(),
-            Wait::Sleep => sleep(shared, ports, &mut ladder),
+            Wait::Sleep => sleep(shared, &mut ladder),
         }
     }
 }
 
-/// Sleeps on the doorbell, if there is nothing to see first.
-fn sleep(shared: &Shared, ports: &mut WorkerPorts, ladder: &mut Ladder) {
-    // Acquire pairs with the release in `Context::try_retire`.
-    if shared.retired.swap(false, Ordering::Acquire) {
+/// Forgets retired contexts between two ticks, so that a busy worker frees them, too. A sleeping one is rung for it.
+fn forget_retired(shared: &Shared, ports: &mut WorkerPorts) {
+    // Relaxed: a look that costs nothing; the swap orders.
+    if shared.retired.load(Ordering::Relaxed)
+        // Acquire pairs with the release in `Context::try_retire`.
+        && shared.retired.swap(false, Ordering::Acquire)
+    {
         ports.forget_retired();
     }
+}
+
+/// Sleeps on the doorbell, if there is nothing to see first.
+fn sleep(shared: &Shared, ladder: &mut Ladder) {
     if !shared.core.arm_bell() {
         return;
     }

@@ -27,7 +27,8 @@ impl WorkerPorts {
         }
     }
 
-    /// Forgets contexts that have been retired. Called when the worker is quiescent, so nothing refers to them.
+    /// Forgets contexts that have been retired. Called between ticks: a retired context has no unfinished task, so the
+    /// driver asks for it no more.
     pub(crate) fn forget_retired(&mut self) {
         let table: &ContextTable = &self.shared.contexts;
         for place in &mut self.contexts {

@@ -4,19 +4,22 @@
     reason = "thread CPU clocks and scheduling classes are C calls"
 )]
 
+use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use libloading::os::unix::{Library as Mapped, Symbol};
 use proxy_checks::messages;
 use proxy_checks::pin::Pinned;
-use proxy_checks::script::{Script, sets};
+use proxy_checks::script::{Script, library, sets};
 use proxy_core::port::BarrierPoll;
 use proxy_core::{EnqueueError, ExecId, Gid, Rank, Status};
 use proxy_os::affinity::{CpuSet, Placement};
 use proxy_os::context::HostBarrier;
+use proxy_os::nccom::{Comm, ProxyComm};
 use proxy_os::queue::TASKS;
-use proxy_os::{Context, Patience, ProxyQueue, Settings};
+use proxy_os::{Context, ContextBuilder, Patience, ProxyQueue, Settings};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -57,6 +60,22 @@ fn until(what: &str, mut met: impl FnMut() -> bool) {
         );
         std::thread::yield_now();
     }
+}
+
+#[test]
+fn a_worker_has_its_name_and_the_cpus_of_its_placement() {
+    let allowed = proxy_os::sys::affinity::allowed().unwrap();
+    // One of them, so that it differs from what a thread inherits wherever there are two.
+    let list: CpuSet = allowed.iter().take(1).collect();
+    let placement = Placement::Mask {
+        list: list.clone(),
+        strict: true,
+    };
+    let queue = start(settings().low_latency_cpus(placement));
+    let tid = queue.tid();
+    assert_eq!(proxy_os::sys::affinity::of(tid).unwrap(), list);
+    let name = std::fs::read_to_string(format!("/proc/self/task/{tid}/comm")).unwrap();
+    assert_eq!(name.trim_end(), format!("proxy-{tid}"));
 }
 
 #[test]
@@ -228,9 +247,8 @@ impl HostBarrier for Rendezvous {
 }
 
 fn rendezvous(
-    script: &Script,
+    builder: ContextBuilder,
     queue: &Arc<ProxyQueue>,
-    rank: u32,
     ranks: u32,
     arrived: &Arc<AtomicU32>,
 ) -> Context {
@@ -239,8 +257,7 @@ fn rendezvous(
         arrived: Arc::clone(arrived),
         announced: AtomicBool::new(false),
     };
-    let builder = script
-        .context(rank)
+    let builder = builder
         .block(1, sets(1, 1))
         .barrier(Box::new(barrier), Vec::new());
     queue.context(builder).expect("a context")
@@ -256,7 +273,7 @@ fn h08_five_workers_on_two_cpus_meet_a_thousand_times() {
             scope.spawn(move || {
                 let script = Script::open();
                 let queue = start(settings());
-                let context = rendezvous(&script, &queue, rank, 5, arrived);
+                let context = rendezvous(script.context(rank), &queue, 5, arrived);
                 for exec in 0..1000 {
                     let execution = context.enqueue(ExecId(exec)).unwrap();
                     assert_eq!(
@@ -279,13 +296,27 @@ fn h08_five_workers_on_two_cpus_meet_a_thousand_times() {
     );
 }
 
+/// A communicator of the scripted library with more ranks than those of [`Script`].
+fn wide(ranks: u32) -> Arc<ProxyComm> {
+    let library = library();
+    // SAFETY: the file is loaded already, so no constructor runs.
+    let mapped = unsafe { Mapped::new(library.path()) }.expect("the scripted library is loaded");
+    // SAFETY: the signature of the control export.
+    let open: Symbol<extern "C" fn() -> *mut c_void> =
+        unsafe { mapped.get(b"scripted_open\0") }.expect("export");
+    let comm = Comm::new(open()).expect("a handle");
+    // SAFETY: the handle lives as long as the process, one queue uses it, and no address of the arrays is followed.
+    unsafe { ProxyComm::new(library, comm, ranks) }
+}
+
 #[test]
 fn h19_one_worker_drives_the_barriers_of_many_ranks_whatever_the_order() {
     let arrived = Arc::new(AtomicU32::new(0));
-    let script = Script::open();
+    let comm = wide(32);
     let queue = start(settings());
+    let builder = |rank| ContextBuilder::new(Arc::clone(&comm), Rank(rank));
     let contexts: Vec<_> = (0..32)
-        .map(|rank| rendezvous(&script, &queue, rank, 32, &arrived))
+        .map(|rank| rendezvous(builder(rank), &queue, 32, &arrived))
         .collect();
     for exec in 0..50 {
         let executions: Vec<_> = contexts

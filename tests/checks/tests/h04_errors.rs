@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use proxy_checks::messages;
 use proxy_checks::script::{Script, library, sets};
-use proxy_core::{EnqueueError, ExecId, Gid, Poll, PollError, RunState, Status, StopAt, TaskKind};
+use proxy_core::{
+    ContextError, EnqueueError, ExecId, Gid, Poll, PollError, RunState, Status, StopAt, TaskKind,
+};
 use proxy_os::{
     ConsumeError, Context, ContextBuilder, Patience, ProxyQueue, Release, ReleaseError, Settings,
 };
@@ -362,13 +364,33 @@ fn a_consumers_deadline_leaves_the_ticket_good_and_its_warnings_use_the_specific
 }
 
 #[test]
+fn a_consumer_without_a_time_to_warn_never_warns() {
+    messages::collect();
+    let script = Script::with(&["progress * -> idle=1 done=0"]);
+    let queue = queue(31_338);
+    let context = queue.context(blocks(script.context(0), &[1], 1)).unwrap();
+    let execution = context.enqueue(ExecId(1)).unwrap();
+    let patience = Patience {
+        warn_after: Duration::ZERO,
+        deadline: Some(Duration::from_millis(100)),
+    };
+    let answer = queue.consume(execution.network, patience);
+    assert!(
+        matches!(answer, Err(ConsumeError::Timeout { .. })),
+        "{answer:?}"
+    );
+    let warnings = messages::with("gid 31338] Timeout exceeded");
+    assert_eq!(warnings.len(), 0, "{:?}", warnings.first());
+}
+
+#[test]
 fn a_retired_context_is_gone_for_appends_and_frees_its_place() {
     let script = Script::with(&["progress * -> idle=1 done=0"]);
     let queue = queue(1);
     let context = queue.context(blocks(script.context(0), &[1], 1)).unwrap();
     let execution = context.enqueue(ExecId(1)).unwrap();
     let (context, error) = context.retire().unwrap_err();
-    assert_eq!(error, proxy_core::ContextError::Busy { unfinished: 1 });
+    assert_eq!(error, ContextError::Busy { unfinished: 1 });
     script.rule("progress * -> done=1");
     assert_eq!(
         queue.consume(execution.network, Patience::until(PATIENCE)),

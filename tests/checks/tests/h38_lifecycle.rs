@@ -5,10 +5,7 @@ use std::time::{Duration, Instant};
 
 use proxy_checks::script::{Script, sets};
 use proxy_core::{ExecId, Gid, Poll, Status};
-use proxy_os::sys::fault::{self, Call};
-use proxy_os::{
-    AcquireError, Group, Patience, ProxyQueue, Release, ReleaseError, Released, Settings,
-};
+use proxy_os::{Group, Patience, ProxyQueue, Release, ReleaseError, Released, Settings};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -163,26 +160,6 @@ fn a_device_belongs_to_the_group_of_its_quotient() {
         let group = Group::for_device(1_000_000 * 32 + device, &settings, PATIENCE).unwrap();
         assert_eq!(group.gid(), Gid(1_000_000 + gid));
     }
-}
-
-#[test]
-fn a_failed_thread_creation_leaves_no_group_and_the_next_try_succeeds() {
-    fault::inject(Call::ThreadCreate, 1, libc::EAGAIN);
-    // Other tests of this file create threads, too, and may meet the fault: then this group simply comes up.
-    match Group::acquire(Gid(77), &Settings::default(), PATIENCE) {
-        Err(AcquireError::Start(error)) => {
-            assert!(
-                error
-                    .to_string()
-                    .starts_with("Failed to create worker thread: 11"),
-                "{error}"
-            );
-            assert_eq!(Group::sharers(Gid(77)), 0);
-        }
-        Ok(_) => assert_eq!(fault::left(Call::ThreadCreate), 0),
-        Err(other) => panic!("{other}"),
-    }
-    assert_eq!(acquire(77).queue().gid(), Gid(77));
 }
 
 #[test]
