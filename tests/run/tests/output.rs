@@ -207,3 +207,17 @@ fn help_names_every_option_and_the_unit() {
         );
     }
 }
+
+/// Requirement H31 for the user of the main job: every rank's worker drops the CPU, and it is told once.
+#[test]
+fn h31_a_warning_that_all_ranks_share_is_shown_once() {
+    let mut command = command("allr -r 2 -b 64 -e 64 -n 1 -w 0");
+    command.env("NEURON_RT_LOW_LATENCY_TASKS_CPU_AFFINITY", "0-9999");
+    let output = command.output().expect("the main job starts");
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8_lossy(&output.stderr);
+    let warnings = text
+        .lines()
+        .filter(|line| line.contains("proxy WARN") && line.contains("9999"));
+    assert_eq!(warnings.count(), 1, "{text}");
+}

@@ -1,5 +1,6 @@
 //! The launcher's loop: one poll over signals and pipes, one step per message.
 
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use super::process::RankProcess;
@@ -35,6 +36,8 @@ pub(super) struct Run<'a> {
     ranks: Vec<RankProcess>,
     verdict: Verdict,
     since: Instant,
+    /// Warnings shown so far.
+    warnings: HashSet<String>,
     /// The rows so far.
     pub(super) rows: Vec<Row>,
 }
@@ -57,6 +60,7 @@ impl<'a> Run<'a> {
             ranks: Vec::new(),
             verdict: Verdict::default(),
             since: Instant::now(),
+            warnings: HashSet::new(),
             rows: Vec::new(),
         }
     }
@@ -142,7 +146,9 @@ impl<'a> Run<'a> {
         let ended = process.reap();
         let rank = process.rank();
         for line in process.complaints() {
-            if self.output.debug {
+            // A warning of the driver that all ranks share is shown once.
+            let warning = line.starts_with("proxy WARN") && self.warnings.insert(line.clone());
+            if self.output.debug || warning {
                 self.screen.note(&format!("rank {rank}: {line}"));
             }
         }

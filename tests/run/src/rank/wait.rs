@@ -66,7 +66,7 @@ impl Wait<'_> {
                         return Err(self.late(&text, state != RunState::WaitingDeviceTrigger));
                     }
                 }
-                Err(error @ ConsumeError::Poll(_)) => return Err(Failure::own(error)),
+                Err(error) => return Err(Failure::own(error)),
             }
         }
     }
