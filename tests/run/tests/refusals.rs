@@ -8,6 +8,19 @@ use std::process::Command;
 use common::{command, compile, run, start_command};
 
 #[test]
+fn a_size_beyond_the_machines_memory_is_refused_before_anything_starts() {
+    let outcome = run("allr -r 64 -b 64gb -e 64gb");
+    outcome.assert(
+        1,
+        &[
+            "64 ranks of 68719476736 bytes need 8388608 MB of memory",
+            "a smaller size (-e)",
+        ],
+    );
+    assert_eq!(outcome.stdout, "");
+}
+
+#[test]
 fn command_lines_that_are_not_accepted_end_with_code_2() {
     for (args, parts) in [
         ("allr -r 0", &["'0'", "--nworkers", "accepted: 2 to 64"][..]),

@@ -1,5 +1,6 @@
 //! The launcher: from a checked job to a table and an exit code. It never touches the library itself.
 
+mod memory;
 mod process;
 mod root;
 mod run;
@@ -54,6 +55,7 @@ fn run(
     {
         job.timeout = seconds;
     }
+    memory::check(&job)?;
     job.barrier &= !*settings.disable_execution_barrier();
     job.progress = screen.is_interactive();
     let wanted = [libc::SIGINT, libc::SIGTERM, libc::SIGCHLD];
