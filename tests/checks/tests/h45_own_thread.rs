@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use proxy_checks::script::{Script, sets};
 use proxy_core::port::BarrierPoll;
-use proxy_core::{ExecId, Gid, Poll, RunState, Status, TaskKind, Ticket};
+use proxy_core::{ExecId, Gid, Poll, Status, TaskKind, Ticket};
 use proxy_os::queue::DROP_PATIENCE;
 use proxy_os::{
     ConsumeError, Context, Group, HostBarrier, Patience, ProxyQueue, Release, ReleaseError,
