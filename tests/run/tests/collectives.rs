@@ -121,3 +121,26 @@ fn two_jobs_at_once() {
         job.finish().assert_checked(args, &[4, 128, 4096]);
     }
 }
+
+/// Every op on every number of ranks, streams and blocks: one element, 4 KiB and 4 MiB, each checked on all ranks.
+#[test]
+fn the_whole_grid_is_right() {
+    for ranks in [2, 3, 4, 8] {
+        for (streams, blocks) in
+            (1..=4).flat_map(|streams| (1..=3).map(move |blocks| (streams, blocks)))
+        {
+            for op in ["allr", "allg", "redsct", "alltoall", "sendrecv", "permute"] {
+                let shape = format!("{op} -r {ranks} --streams {streams} --blocks {blocks}");
+                let outcome = run(&format!(
+                    "{shape} -b 4 -e 4mb -f 1024 -d fp32 -c random -n 1 -w 0"
+                ));
+                outcome.assert(0, &[]);
+                assert_eq!(
+                    outcome.stdout.matches(" ok\n").count(),
+                    3,
+                    "{shape}: {outcome:?}"
+                );
+            }
+        }
+    }
+}
