@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::time::{Duration, Instant};
+
 use common::{Outcome, run, signal, start};
 
 /// Operation, ranks, size and n of each row, after a look at the header and at the times.
@@ -93,4 +95,24 @@ fn a_killed_rank_or_launcher_ends_all() {
     running.wait_for_rank(3);
     signal(running.pid(), libc::SIGKILL);
     assert_eq!(running.finish().code(), -libc::SIGKILL);
+}
+
+/// Requirement H08: more processes than CPUs meet often, because who waits gives its CPU away.
+#[test]
+fn h08_five_processes_meet_a_thousand_times_within_seconds() {
+    // Where no caller names the library, it is built here: not part of the time.
+    common::library();
+    let since = Instant::now();
+    let found = rows(&run("barrier -r 5 -n 1000 -w 5"));
+    assert!(
+        since.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        since.elapsed()
+    );
+    assert!(
+        found
+            .iter()
+            .any(|(name, ranks, _, n)| (name.as_str(), *ranks, *n) == ("barrier", 5, 1000)),
+        "{found:?}"
+    );
 }
