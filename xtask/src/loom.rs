@@ -8,7 +8,7 @@ use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use crate::child;
-use crate::libtest::{self, Counts, Event, Tally};
+use crate::libtest::{Counts, Reader, Tally};
 use crate::table;
 use crate::workspace::Workspace;
 
@@ -42,13 +42,12 @@ pub(crate) fn explore(
     println!("loom: {shown}");
     let mut tally = Tally::default();
     let mut models: Vec<Vec<String>> = Vec::new();
+    let mut reader = Reader::default();
     let status = child::lines_of(command, LIMIT, |line| {
         println!("{line}");
         models.extend(iterations(line));
-        match libtest::event(line) {
-            Some(Event::Program(_)) => tally.start(PART),
-            Some(Event::Result(counts)) => tally.result(counts),
-            Some(Event::Docs(_)) | None => {}
+        if let Some(event) = reader.event(line) {
+            tally.take(event, |_| PART);
         }
     })?;
     tally.finish();

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use crate::child;
-use crate::libtest::{self, Counts, Event, Tally};
+use crate::libtest::{self, Counts, Reader, Tally};
 use crate::loom;
 use crate::table;
 use crate::workspace::{Artifact, Workspace};
@@ -71,6 +71,9 @@ pub(crate) fn all(workspace: &Workspace, filter: Option<&str>) -> Outcome {
     // Models without a result count as a failure here.
     tally.finish();
     println!("\n{}", drawn(&tally));
+    for skip in tally.skips() {
+        println!("{skip}");
+    }
     let total = tally.total();
     if total.failed > 0 {
         troubles.push(format!("tests failed: {}", total.failed));
@@ -98,21 +101,21 @@ fn workspace_tests(
     }
     let mut command = workspace.cargo(&["test", "--workspace", "--no-fail-fast"]);
     command.envs(given);
-    if let Some(filter) = filter {
-        // Behind the dashes: before them a filter makes cargo run targets that are set not to be tested.
-        command.args(["--", filter]);
-    }
+    // A filter before the dashes makes cargo run targets that are set not to be tested.
+    command.args(["--", libtest::SHOW]).args(filter);
     let shown = child::rerun(&command);
     println!("test: {shown}");
+    let mut reader = Reader::default();
     let status = child::lines_of(command, LIMIT, |line| {
-        println!("{line}");
-        match libtest::event(line) {
-            Some(Event::Program(program)) => {
-                tally.start(packages.get(program).map_or(program, String::as_str));
-            }
-            Some(Event::Docs(_)) => tally.start(DOCS),
-            Some(Event::Result(counts)) => tally.result(counts),
-            None => {}
+        let event = reader.event(line);
+        if !reader.in_successes() {
+            println!("{line}");
+        }
+        if let Some(event) = event {
+            tally.take(event, |program| match program {
+                Some(program) => packages.get(program).map_or(program, String::as_str),
+                None => DOCS,
+            });
         }
     })?;
     tally.finish();

@@ -13,7 +13,7 @@ use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use crate::child;
-use crate::libtest::{self, Counts, Event, Tally};
+use crate::libtest::{Counts, Reader, Tally};
 use crate::table;
 use crate::workspace::Workspace;
 
@@ -124,15 +124,14 @@ fn command(
 fn run(package: &str, command: Command) -> (Outcome, Option<String>) {
     let shown = child::rerun(&command);
     println!("tsan: {shown}");
+    let mut reader = Reader::default();
     let mut tally = Tally::default();
     let mut races = 0;
     let status = child::lines_of(command, LIMIT, |line| {
         println!("{line}");
         races += u64::from(line.contains(REPORT));
-        match libtest::event(line) {
-            Some(Event::Program(_)) => tally.start(package),
-            Some(Event::Result(counts)) => tally.result(counts),
-            Some(Event::Docs(_)) | None => {}
+        if let Some(event) = reader.event(line) {
+            tally.take(event, |_| package);
         }
     });
     tally.finish();
