@@ -9,6 +9,7 @@ use proxy_kit::dtype::Dtype;
 use proxy_kit::op::Op;
 
 use crate::job::{Check, Fault, FaultKind, Job, Sense};
+use crate::layout::Layout;
 use crate::size::{Bytes, SizeOptions, Sizes};
 use crate::stats::Stat;
 
@@ -25,7 +26,7 @@ pub(crate) const MOST_TIMEOUT: u64 = 86_400;
 #[derive(Debug, Parser)]
 #[command(
     bin_name = "cargo xtask run",
-    about = "Runs a collective over N rank processes, through driver, library and simulated devices, and prints its speed.",
+    about = "Runs a collective over N ranks, through driver, library and simulated devices, and prints its speed.",
     after_help = "Sizes take the binary suffixes kb, mb and gb. GB/s are 10^9 bytes per second.\n\
                   Exit codes: 0 all well, 1 a failure or a wrong result, 2 a command line that is not accepted, \
                   128 + n ended by signal n."
@@ -37,6 +38,13 @@ struct Cli {
     /// Number of ranks, 2 to 64
     #[arg(short = 'r', long = "nworkers", value_name = "N", value_parser = ranks)]
     ranks: u32,
+    /// Ranks of each process, as threads of it; the last process may have fewer
+    #[arg(long, value_name = "K", default_value = "1", value_parser = share)]
+    ranks_per_process: u32,
+    /// Ranks that share one worker, which are ranks of one process: K must divide --ranks-per-process, or the process have all
+    /// ranks [default: NEURON_RT_RANKS_PER_NETWORK_PROXY, or 1]
+    #[arg(long, value_name = "K", value_parser = share)]
+    ranks_per_proxy: Option<u32>,
     /// Smallest size
     #[arg(short = 'b', long, value_name = "SIZE", default_value = "32MB")]
     minbytes: Bytes,
@@ -152,6 +160,8 @@ fn check(cli: Cli) -> Result<(Job, Output), clap::Error> {
     };
     let element = cli.datatype.size() as u64;
     let sizes = Sizes::new(&options, element, cli.datatype.name()).map_err(refuse)?;
+    let layout =
+        Layout::new(cli.ranks, cli.ranks_per_process, cli.ranks_per_proxy).map_err(refuse)?;
     if let Some(fault) = cli.fault.filter(|fault| fault.rank >= cli.ranks) {
         return Err(refuse(format!(
             "--fault names rank {}, accepted: 0 to {}",
@@ -170,7 +180,7 @@ fn check(cli: Cli) -> Result<(Job, Output), clap::Error> {
     let job = Job {
         op: cli.op,
         dtype: cli.datatype,
-        ranks: cli.ranks,
+        layout,
         sizes,
         iters: cli.iters,
         warmup: cli.warmup_iters,
@@ -216,6 +226,11 @@ fn within(text: &str, range: std::ops::RangeInclusive<u32>) -> Result<u32, Strin
 /// A number of ranks.
 pub(crate) fn ranks(text: &str) -> Result<u32, String> {
     within(text, 2..=MOST_RANKS)
+}
+
+/// A share of the ranks. How large it may be is a matter of the others.
+fn share(text: &str) -> Result<u32, String> {
+    within(text, 1..=MOST_RANKS)
 }
 
 /// A number of measured operations.

@@ -10,9 +10,11 @@ use proxy_kit::op::Op;
 use proxy_kit::pattern::Pattern;
 use serde::{Deserialize, Serialize};
 
+use crate::layout::Layout;
 use crate::size::Sizes;
 
-/// The first argument of a program that is to be a rank. The second one is the number of the rank.
+/// The first argument of a program that is to be a rank. The second one is the number of the rank, the first
+/// one of its process.
 pub(crate) const RANK_VERB: &str = "rank";
 
 /// Allowed for one summand of one element of an expected result; four ranks on two shared CPUs took 6 ns.
@@ -27,8 +29,8 @@ pub(crate) struct Job {
     /// The element type.
     #[serde(with = "by_name")]
     pub(crate) dtype: Dtype,
-    /// Number of ranks.
-    pub(crate) ranks: u32,
+    /// Its ranks, and where they run.
+    pub(crate) layout: Layout,
     /// The sizes to run.
     pub(crate) sizes: Sizes,
     /// Measured iterations of each size, at least 1.
@@ -76,7 +78,7 @@ impl Job {
         if self.check.is_none() {
             return Duration::ZERO;
         }
-        let (elements, ranks) = (self.count(bytes), self.ranks as u64);
+        let (elements, ranks) = (self.count(bytes), self.layout.ranks as u64);
         let summands = elements.saturating_mul(ranks).saturating_mul(ranks);
         Duration::from_nanos(summands.saturating_mul(SUMMAND_NANOS))
     }
@@ -104,7 +106,7 @@ impl Job {
     }
 }
 
-/// What one rank is started with, on its standard input.
+/// What a process of ranks is started with, on its standard input.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Start {
     /// The job.

@@ -1,12 +1,13 @@
-//! The main job: `proxy-run <op> -r N [options]` runs a real collective over N rank processes and prints its speed.
+//! The main job: `proxy-run <op> -r N [options]` runs a real collective over N ranks and prints its speed.
 //!
-//! One program plays two parts. Started by a user it is the launcher, which checks the command line, starts itself N times
-//! as ranks and collects what they say; a rank joins the others through the collective library, and every iteration goes
+//! One program plays two parts. Started by a user it is the launcher, which checks the command line, starts itself as
+//! the ranks, one or several to a process, and collects what they say; a rank joins the others through the collective library, and every iteration goes
 //! the whole way: enqueue, worker, task machine, library, sockets, semaphores, simulated device, status, waiter.
 //!
 //! | module | what |
 //! |---|---|
 //! | [`cli`], [`size`], [`job`] | the command line, and the checked job that it describes |
+//! | [`layout`] | which ranks share a process and a worker |
 //! | [`launcher`] | processes, signals, failures |
 //! | [`rank`] | one rank |
 //! | [`latency`] | the other two verbs, `bus` and `barrier`: the host bus alone |
@@ -18,6 +19,7 @@ mod cli;
 mod job;
 mod latency;
 mod launcher;
+mod layout;
 mod rank;
 mod report;
 mod size;

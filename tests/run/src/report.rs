@@ -51,7 +51,7 @@ impl Row {
         Self {
             bytes,
             algbw,
-            busbw: algbw * bus_factor(job.op, job.ranks),
+            busbw: algbw * bus_factor(job.op, job.layout.ranks),
             wrong: wrong(job.op, results),
             digests: results.iter().filter_map(|result| result.digest).collect(),
             times,
@@ -169,7 +169,7 @@ fn write(file: &mut File, job: &Job, stats: &[Stat], rows: &[Row]) -> io::Result
     let results: Vec<Entry<'_>> = rows.iter().map(|row| Entry { job, stats, row }).collect();
     let info = json!({
         "op": job.op.long_name(),
-        "ranks": job.ranks,
+        "ranks": job.layout.ranks,
         "iterations": job.iters,
         "warmup_iterations": job.warmup,
         "streams": job.streams,

@@ -1,14 +1,37 @@
-//! What a rank tells the launcher: one message per line, as JSON, over a pipe.
+//! What a rank tells the launcher: one message per line, as JSON, over the pipe of its process.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Write};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
+
+/// A message, and who has said it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Said {
+    /// The rank.
+    pub(crate) rank: u32,
+    /// The message.
+    pub(crate) message: Message,
+}
+
+impl Said {
+    /// A line as a message of one of `ranks`; an error says what it is instead.
+    pub(crate) fn read(line: &str, ranks: &Range<u32>) -> Result<Self, String> {
+        match serde_json::from_str::<Self>(line) {
+            Ok(said) if ranks.contains(&said.rank) => Ok(said),
+            Ok(said) => Err(format!("said {line:?} for rank {}", said.rank)),
+            Err(error) => Err(format!("said {line:?}: {error}")),
+        }
+    }
+}
 
 /// A message of a rank.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Message {
-    /// The library is loaded, settings and worker are good. Next it waits for the others.
+    /// Its process has loaded the library, and its settings are good. Said by the first rank of a process alone.
     Ready,
     /// It has met all others.
     Joined,
@@ -16,7 +39,7 @@ pub(crate) enum Message {
     Iteration(u32),
     /// A size is through.
     Size(SizeResult),
-    /// It cannot go on; its process ends.
+    /// It cannot go on; its process ends when all its ranks are through or cannot go on.
     Failed(Failure),
     /// All sizes are through and everything is given back.
     Finished,
@@ -33,6 +56,17 @@ pub(crate) struct SizeResult {
     pub(crate) wrong: Option<String>,
     /// A hash of the last checked output.
     pub(crate) digest: Option<u64>,
+}
+
+/// What the launcher knows of one rank.
+#[derive(Debug, Default)]
+pub(crate) struct Heard {
+    /// It has met all others.
+    pub(crate) joined: bool,
+    /// It is through.
+    pub(crate) finished: bool,
+    /// Results of sizes that not all ranks have come to.
+    pub(crate) results: VecDeque<SizeResult>,
 }
 
 /// Why a rank cannot go on.
@@ -62,21 +96,34 @@ impl Failure {
     }
 }
 
-/// The rank's end.
+/// A rank's end. The ranks of a process share its pipe.
 #[derive(Debug)]
-pub(crate) struct Speaker(File);
+pub(crate) struct Speaker {
+    rank: u32,
+    pipe: Arc<Mutex<File>>,
+}
 
 impl Speaker {
-    /// Speaks into `pipe`.
-    pub(crate) const fn new(pipe: File) -> Self {
-        Self(pipe)
+    /// Speaks for `rank` into `pipe`.
+    pub(crate) fn new(rank: u32, pipe: File) -> Self {
+        let pipe = Arc::new(Mutex::new(pipe));
+        Self { rank, pipe }
+    }
+
+    /// Speaks for another rank of the same process.
+    pub(crate) fn of(&self, rank: u32) -> Self {
+        let pipe = Arc::clone(&self.pipe);
+        Self { rank, pipe }
     }
 
     /// Sends one message.
-    pub(crate) fn say(&mut self, message: &Message) -> io::Result<()> {
-        let mut line = serde_json::to_vec(message)?;
+    pub(crate) fn say(&self, message: Message) -> io::Result<()> {
+        let rank = self.rank;
+        let mut line = serde_json::to_vec(&Said { rank, message })?;
         line.push(b'\n');
-        self.0.write_all(&line)
+        // A rank that panicked while it wrote has left half a line, which the launcher reports.
+        let mut pipe = self.pipe.lock().unwrap_or_else(PoisonError::into_inner);
+        pipe.write_all(&line)
     }
 }
 
@@ -133,9 +180,11 @@ mod tests {
             Message::Size(result),
             Message::Failed(Failure::own("a\nb")),
         ] {
-            let line = serde_json::to_string(&message).unwrap();
+            let said = Said { rank: 3, message };
+            let line = serde_json::to_string(&said).unwrap();
             assert!(!line.contains('\n'));
-            assert_eq!(serde_json::from_str::<Message>(&line).unwrap(), message);
+            assert_eq!(Said::read(&line, &(3..4)), Ok(said));
+            assert!(Said::read(&line, &(0..3)).is_err());
         }
     }
 }

@@ -16,7 +16,7 @@ fn fits(job: &Job, available: u64) -> Result<(), String> {
     let largest = job.sizes.iter().max().unwrap_or(0);
     let buffers = if job.check.is_some() { 3 } else { 2 };
     let needed = largest
-        .saturating_mul(u64::from(job.ranks))
+        .saturating_mul(u64::from(job.layout.ranks))
         .saturating_mul(buffers);
     if needed <= available {
         return Ok(());
@@ -24,7 +24,7 @@ fn fits(job: &Job, available: u64) -> Result<(), String> {
     let mb = |bytes: u64| bytes >> 20;
     Err(format!(
         "{} ranks of {largest} bytes need {} MB of memory, {} MB are available: fewer ranks (-r) or a smaller size (-e)",
-        job.ranks,
+        job.layout.ranks,
         mb(needed),
         mb(available)
     ))

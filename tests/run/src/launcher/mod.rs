@@ -137,7 +137,7 @@ fn describe(job: &Job) -> String {
         "{}: {} ranks, {}, {}{barrier}{check}\n\
          GB/s = 10^9 bytes per second; the time of an iteration is that of its slowest rank",
         job.op.long_name(),
-        job.ranks,
+        job.layout.ranks,
         plural(job.streams, "stream"),
         plural(job.blocks, "block"),
     )

@@ -1,14 +1,15 @@
-//! One rank's process as the launcher sees it: started, listened to, reaped.
+//! A process of ranks as the launcher sees it: started, listened to, reaped.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
+use std::ops::Range;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
 
 use crate::job::{RANK_VERB, Start};
 use crate::sys;
-use crate::wire::{Lines, Message, SizeResult};
+use crate::wire::{Lines, Said};
 
 /// Lines of standard error that are kept for the case of a failure.
 const KEPT_LINES: usize = 20;
@@ -16,7 +17,7 @@ const KEPT_LINES: usize = 20;
 /// The library's own deadline for the messages by which ranks meet, in seconds.
 const BOOTSTRAP_TIMEOUT: &str = "NEURON_CCOM_SOCK_TIMEOUT";
 
-/// A pipe from the rank. Closed when the rank has ended.
+/// A pipe from the process. Closed when the process has ended.
 #[derive(Debug)]
 struct Pipe<R> {
     end: Option<R>,
@@ -55,30 +56,24 @@ impl<R: Read + AsRawFd> Pipe<R> {
     }
 }
 
-/// A rank.
+/// The process.
 #[derive(Debug)]
 pub(super) struct RankProcess {
-    rank: u32,
+    ranks: Range<u32>,
     child: Child,
     speech: Pipe<ChildStdout>,
     errors: Pipe<ChildStderr>,
     /// How it ended.
     pub(super) status: Option<ExitStatus>,
-    /// It has said that it has met all others.
-    pub(super) joined: bool,
-    /// It has said that everything is through.
-    pub(super) finished: bool,
-    /// Results that the other ranks have not all come to.
-    pub(super) results: VecDeque<SizeResult>,
     /// The last lines that it wrote to standard error.
     pub(super) last_words: VecDeque<String>,
 }
 
 impl RankProcess {
-    /// Starts a rank in a process group of its own, so that a Ctrl-C at the terminal reaches the launcher alone.
-    pub(super) fn spawn(rank: u32, start: &Start) -> io::Result<Self> {
+    /// Starts ranks in a process group of their own, so that a Ctrl-C at the terminal reaches the launcher alone.
+    pub(super) fn spawn(ranks: Range<u32>, start: &Start) -> io::Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
-        command.arg(RANK_VERB).arg(rank.to_string());
+        command.arg(RANK_VERB).arg(ranks.start.to_string());
         command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -90,14 +85,11 @@ impl RankProcess {
         let (stdin, stdout, stderr) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let mut process = Self {
-            rank,
+            ranks,
             child,
             speech: Pipe::new(stdout),
             errors: Pipe::new(stderr),
             status: None,
-            joined: false,
-            finished: false,
-            results: VecDeque::new(),
             last_words: VecDeque::new(),
         };
         let told = process.tell(stdin, start);
@@ -107,8 +99,8 @@ impl RankProcess {
         told.map(|()| process)
     }
 
-    /// Gives the rank its job. It fits into the pipe, so this does not wait; a rank that has died already is found when it
-    /// is reaped.
+    /// Gives the ranks their job. It fits into the pipe, so this does not wait; a process that has died already is found when
+    /// it is reaped.
     fn tell(&self, stdin: Option<std::process::ChildStdin>, start: &Start) -> io::Result<()> {
         self.speech
             .end
@@ -125,9 +117,9 @@ impl RankProcess {
         }
     }
 
-    /// Number of the rank.
-    pub(super) const fn rank(&self) -> u32 {
-        self.rank
+    /// Its ranks.
+    pub(super) const fn ranks(&self) -> &Range<u32> {
+        &self.ranks
     }
 
     /// Its process id.
@@ -140,15 +132,16 @@ impl RankProcess {
         self.speech.fd().into_iter().chain(self.errors.fd())
     }
 
-    /// What the rank has said. A line that is no message is an error with that line.
-    pub(super) fn messages(&mut self) -> Vec<Result<Message, String>> {
-        let parse = |line: String| {
-            serde_json::from_str(&line).map_err(|error| format!("said {line:?}: {error}"))
-        };
-        self.speech.read().into_iter().map(parse).collect()
+    /// What its ranks have said. A line that is no message of one of them is an error with that line.
+    pub(super) fn messages(&mut self) -> Vec<Result<Said, String>> {
+        let lines = self.speech.read();
+        lines
+            .iter()
+            .map(|line| Said::read(line, &self.ranks))
+            .collect()
     }
 
-    /// What the rank has written to standard error; the last lines are kept.
+    /// What the process has written to standard error; the last lines are kept.
     pub(super) fn complaints(&mut self) -> Vec<String> {
         let lines = self.errors.read();
         self.last_words.extend(lines.iter().cloned());

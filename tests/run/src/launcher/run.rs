@@ -1,6 +1,7 @@
 //! The launcher's loop: one poll over signals and pipes, one step per message.
 
 use std::collections::HashSet;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use super::process::RankProcess;
@@ -8,11 +9,12 @@ use super::screen::Screen;
 use super::verdict::{Cause, Verdict};
 use crate::cli::Output;
 use crate::job::Start;
+use crate::layout::name;
 use crate::report::Row;
 use crate::size::Bytes;
 use crate::sys::{self, Signals, readable};
 use crate::table::Table;
-use crate::wire::Message;
+use crate::wire::{Heard, Message, Said};
 
 /// How a run ended.
 #[derive(Debug)]
@@ -33,7 +35,11 @@ pub(super) struct Run<'a> {
     signals: &'a mut Signals,
     screen: &'a mut Screen,
     table: Table,
-    ranks: Vec<RankProcess>,
+    processes: Vec<RankProcess>,
+    /// One per rank of the job.
+    ranks: Vec<Heard>,
+    /// The first process has found library and settings good, and all others have been started.
+    ready: bool,
     verdict: Verdict,
     since: Instant,
     /// Warnings shown so far.
@@ -51,13 +57,16 @@ impl<'a> Run<'a> {
         screen: &'a mut Screen,
     ) -> Self {
         let table = Table::new(&start.job, &output.stats);
+        let ranks = (0..start.job.layout.ranks).map(|_| Heard::default());
         Self {
             start,
             output,
             signals,
             screen,
             table,
-            ranks: Vec::new(),
+            processes: Vec::new(),
+            ranks: ranks.collect(),
+            ready: false,
             verdict: Verdict::default(),
             since: Instant::now(),
             warnings: HashSet::new(),
@@ -65,23 +74,27 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Starts the ranks and sees them through. Rank 0 goes first: what is wrong with library or settings is wrong for all,
-    /// and is so told once.
+    /// Starts the ranks and sees them through. The first process goes first: what is wrong with library or settings is wrong for
+    /// all, and is so told once.
     pub(super) fn drive(&mut self) -> End {
-        let ended = self.spawn(0).and_then(|()| self.listen());
+        let first = self.start.job.layout.processes().take(1);
+        let ended = self.spawn(first).and_then(|()| self.listen());
         let end = ended.unwrap_or_else(End::Failed);
-        self.ranks.iter_mut().for_each(RankProcess::end);
+        self.processes.iter_mut().for_each(RankProcess::end);
         end
     }
 
-    fn spawn(&mut self, rank: u32) -> Result<(), String> {
-        let started = RankProcess::spawn(rank, self.start)
-            .map_err(|error| format!("cannot start rank {rank}: {error}"))?;
-        if self.output.debug {
-            self.screen
-                .note(&format!("rank {rank}: process {}", started.pid()));
+    fn spawn(&mut self, processes: impl Iterator<Item = Range<u32>>) -> Result<(), String> {
+        for ranks in processes {
+            let name = name(&ranks);
+            let started = RankProcess::spawn(ranks, self.start)
+                .map_err(|error| format!("cannot start {name}: {error}"))?;
+            if self.output.debug {
+                self.screen
+                    .note(&format!("{name}: process {}", started.pid()));
+            }
+            self.processes.push(started);
         }
-        self.ranks.push(started);
         Ok(())
     }
 
@@ -93,17 +106,14 @@ impl<'a> Run<'a> {
                     return Ok(End::Signalled(signal));
                 }
             }
-            for index in 0..self.ranks.len() {
+            for index in 0..self.processes.len() {
                 self.hear(index)?;
             }
             self.show_rows()?;
             if let Some(failure) = self.failure() {
                 return Ok(End::Failed(failure));
             }
-            if self.ranks.len() == self.start.job.ranks as usize
-                && self.all_ended()
-                && self.verdict.grace().is_none()
-            {
+            if self.ready && self.all_ended() && self.verdict.grace().is_none() {
                 return Ok(End::Done);
             }
         }
@@ -111,8 +121,8 @@ impl<'a> Run<'a> {
 
     /// Time left for the ranks to meet, which has the deadline of an execution; `None` when they have met.
     fn time_to_join(&self) -> Result<Option<Duration>, String> {
-        let late = self.ranks.iter().filter(|process| !process.joined);
-        let late: Vec<String> = late.map(|process| process.rank().to_string()).collect();
+        let late = (0..).zip(&self.ranks).filter(|(_, heard)| !heard.joined);
+        let late: Vec<String> = late.map(|(rank, _): (u32, _)| rank.to_string()).collect();
         if late.is_empty() {
             return Ok(None);
         }
@@ -132,58 +142,55 @@ impl<'a> Run<'a> {
     }
 
     fn wait(&self, timeout: Option<Duration>) -> Result<(), String> {
-        let pipes = self.ranks.iter().flat_map(RankProcess::fds);
+        let pipes = self.processes.iter().flat_map(RankProcess::fds);
         let mut fds: Vec<_> = pipes.chain([self.signals.fd()]).map(readable).collect();
         sys::poll(&mut fds, timeout).map_err(|error| format!("cannot wait for the ranks: {error}"))
     }
 
-    /// Takes in everything that one rank has said, and whether it has ended.
+    /// Takes in everything that the ranks of one process have said, and whether it has ended.
     fn hear(&mut self, index: usize) -> Result<(), String> {
-        let Some(process) = self.ranks.get_mut(index) else {
+        let Some(process) = self.processes.get_mut(index) else {
             return Ok(());
         };
         // Before its pipes are read: what an ended process has said is all there.
         let ended = process.reap();
-        let rank = process.rank();
+        let ranks = process.ranks().clone();
         for line in process.complaints() {
             // A warning of the driver that all ranks share is shown once.
             let warning = line.starts_with("proxy WARN") && self.warnings.insert(line.clone());
             if self.output.debug || warning {
-                self.screen.note(&format!("rank {rank}: {line}"));
+                self.screen.note(&format!("{}: {line}", name(&ranks)));
             }
         }
-        let messages = process.messages();
-        for message in messages {
-            self.take(index, message)?;
+        for message in process.messages() {
+            match message {
+                Ok(said) => self.take(said)?,
+                Err(what) => self.verdict.process(&ranks, Cause::Garbled(what)),
+            }
         }
-        let finished = self
-            .ranks
-            .get(index)
-            .is_some_and(|process| process.finished);
+        let own = self.ranks.get(ranks.start as usize..ranks.end as usize);
+        let finished = own.is_some_and(|own| own.iter().all(|heard| heard.finished));
         if let Some(status) = ended.filter(|status| !(finished && status.success())) {
-            self.verdict.add(rank, Cause::Died(status));
+            self.verdict.process(&ranks, Cause::Died(status));
         }
         Ok(())
     }
 
-    fn take(&mut self, index: usize, message: Result<Message, String>) -> Result<(), String> {
-        let Some(process) = self.ranks.get_mut(index) else {
+    fn take(&mut self, Said { rank, message }: Said) -> Result<(), String> {
+        let Some(heard) = self.ranks.get_mut(rank as usize) else {
             return Ok(());
         };
-        let rank = process.rank();
         match message {
-            Ok(Message::Ready) if rank == 0 => {
-                for other in 1..self.start.job.ranks {
-                    self.spawn(other)?;
-                }
+            Message::Ready if !self.ready => {
+                self.ready = true;
+                self.spawn(self.start.job.layout.processes().skip(1))?;
             }
-            Ok(Message::Ready) => {}
-            Ok(Message::Joined) => process.joined = true,
-            Ok(Message::Iteration(iteration)) => self.show_progress(iteration),
-            Ok(Message::Size(result)) => process.results.push_back(result),
-            Ok(Message::Finished) => process.finished = true,
-            Ok(Message::Failed(failure)) => self.verdict.add(rank, Cause::Told(failure)),
-            Err(what) => self.verdict.add(rank, Cause::Garbled(what)),
+            Message::Ready => {}
+            Message::Joined => heard.joined = true,
+            Message::Iteration(iteration) => self.show_progress(iteration),
+            Message::Size(result) => heard.results.push_back(result),
+            Message::Finished => heard.finished = true,
+            Message::Failed(failure) => self.verdict.told(rank, failure),
         }
         Ok(())
     }
@@ -202,12 +209,11 @@ impl<'a> Run<'a> {
     /// Shows every size that all ranks are through with.
     fn show_rows(&mut self) -> Result<(), String> {
         let job = &self.start.job;
-        let all_started = self.ranks.len() == job.ranks as usize;
-        while all_started && self.ranks.iter().all(|process| !process.results.is_empty()) {
+        while self.ranks.iter().all(|heard| !heard.results.is_empty()) {
             let results: Vec<_> = self
                 .ranks
                 .iter_mut()
-                .filter_map(|process| process.results.pop_front())
+                .filter_map(|heard| heard.results.pop_front())
                 .collect();
             let row = Row::new(job, &self.output.stats, &results);
             let line = self.table.row(job, &row);
@@ -225,19 +231,21 @@ impl<'a> Run<'a> {
     }
 
     fn all_ended(&self) -> bool {
-        self.ranks.iter().all(|process| process.status.is_some())
+        let mut processes = self.processes.iter();
+        processes.all(|process| process.status.is_some())
     }
 
-    /// The message, once all failures that belong together are in. The rank's own last words are shown before it.
+    /// The message, once all failures that belong together are in. The process's own last words are shown before it.
     fn failure(&mut self) -> Option<String> {
         let over = self.verdict.grace()?.is_zero() || self.all_ended();
-        let (rank, message) = over
-            .then(|| self.verdict.message(self.ranks.len()))
-            .flatten()?;
-        let process = self.ranks.iter().find(|process| process.rank() == rank)?;
+        let all = self.ready.then_some(self.start.job.layout.ranks);
+        let (ranks, message) = over.then(|| self.verdict.message(all)).flatten()?;
+        let mut processes = self.processes.iter();
+        let process = processes.find(|process| process.ranks().contains(&ranks.start))?;
         if !self.output.debug {
+            let name = name(process.ranks());
             for line in &process.last_words {
-                self.screen.note(&format!("rank {rank}: {line}"));
+                self.screen.note(&format!("{name}: {line}"));
             }
         }
         Some(message)

@@ -1,10 +1,12 @@
 //! Which of several failures is the cause: one rank that ends takes the others with it within moments.
 
+use std::ops::Range;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use super::process::ending;
+use crate::layout::name;
 use crate::wire::Failure;
 
 /// How long the others' failures are waited for after the first one: whoever was hit by the cause itself may be late.
@@ -13,12 +15,12 @@ const GRACE: Duration = Duration::from_millis(500);
 /// The order of a rank that blames others.
 const LEAST: u8 = 4;
 
-/// What happened to one rank.
+/// What happened to a rank, or to all ranks of a process.
 #[derive(Debug)]
 pub(super) enum Cause {
     /// It said so itself.
     Told(Failure),
-    /// Its process ended.
+    /// The process ended.
     Died(ExitStatus),
     /// It said something that is no message.
     Garbled(String),
@@ -40,17 +42,37 @@ impl Cause {
 /// All failures of a run, in the order in which they came.
 #[derive(Debug, Default)]
 pub(super) struct Verdict {
-    failures: Vec<(u32, Cause)>,
+    failures: Vec<(Range<u32>, Cause)>,
     since: Option<Instant>,
 }
 
 impl Verdict {
-    /// Adds what happened to `rank`, if nothing has happened to it before.
-    pub(super) fn add(&mut self, rank: u32, cause: Cause) {
-        if self.failures.iter().all(|(other, _)| *other != rank) {
-            self.failures.push((rank, cause));
-            self.since.get_or_insert_with(Instant::now);
+    /// Adds what one rank has told, if nothing has happened to it before.
+    pub(super) fn told(&mut self, rank: u32, failure: Failure) {
+        if !self.has_failed(rank) {
+            self.add(rank..rank.saturating_add(1), Cause::Told(failure));
         }
+    }
+
+    /// Adds what happened to the process of `ranks`. That it ends with an exit code is no news once one of them has told why.
+    pub(super) fn process(&mut self, ranks: &Range<u32>, cause: Cause) {
+        let mut failed = ranks.clone().map(|rank| self.has_failed(rank));
+        let known = match &cause {
+            Cause::Died(status) if status.signal().is_none() => failed.any(|failed| failed),
+            _ => failed.all(|failed| failed),
+        };
+        if !known {
+            self.add(ranks.clone(), cause);
+        }
+    }
+
+    fn has_failed(&self, rank: u32) -> bool {
+        self.failures.iter().any(|(ranks, _)| ranks.contains(&rank))
+    }
+
+    fn add(&mut self, ranks: Range<u32>, cause: Cause) {
+        self.failures.push((ranks, cause));
+        self.since.get_or_insert_with(Instant::now);
     }
 
     /// Time left for further failures: `None` = nothing has failed, zero = none.
@@ -59,35 +81,34 @@ impl Verdict {
             .map(|since| GRACE.saturating_sub(since.elapsed()))
     }
 
-    /// The rank whose failure is the cause, and the message; `started` ranks have been started.
-    pub(super) fn message(&self, started: usize) -> Option<(u32, String)> {
+    /// The ranks whose failure is the cause, and the message. `all` = the number of ranks, or `None` while only the first process has
+    /// been started: what it finds wrong with library and settings is wrong for all.
+    pub(super) fn message(&self, all: Option<u32>) -> Option<(Range<u32>, String)> {
         // `min_by_key` keeps the first of equals.
-        let (rank, cause) = self
+        let (ranks, cause) = self
             .failures
             .iter()
             .min_by_key(|(_, cause)| cause.order())?;
+        let who = name(ranks);
         let mut text = match cause {
-            // The rank is alone while it only looks at library and settings, which are the same for all.
-            Cause::Told(failure) if started == 1 => failure.text.clone(),
-            Cause::Told(failure) => format!("rank {rank}: {}", failure.text),
-            Cause::Died(status) => format!("rank {rank} {}", ending(*status)),
-            Cause::Garbled(what) => format!("rank {rank} {what}"),
+            Cause::Told(failure) if all.is_none() => failure.text.clone(),
+            Cause::Told(failure) => format!("{who}: {}", failure.text),
+            Cause::Died(status) if ranks.len() > 1 => {
+                format!("the process of {who} {}", ending(*status))
+            }
+            Cause::Died(status) => format!("{who} {}", ending(*status)),
+            Cause::Garbled(what) => format!("{who} {what}"),
         };
         if cause.order() == LEAST {
-            text += &self.silent(started);
+            text += &self.silent(all.unwrap_or(1));
         }
-        Some((*rank, text))
+        Some((ranks.clone(), text))
     }
 
     /// Ranks that have not failed, where all that have failed blame others: a stopped process says nothing.
-    fn silent(&self, started: usize) -> String {
-        let failed = |rank: &usize| {
-            self.failures
-                .iter()
-                .any(|(other, _)| *other as usize == *rank)
-        };
-        let silent: Vec<String> = (0..started)
-            .filter(|rank| !failed(rank))
+    fn silent(&self, all: u32) -> String {
+        let silent: Vec<String> = (0..all)
+            .filter(|rank| !self.has_failed(*rank))
             .map(|rank| rank.to_string())
             .collect();
         if silent.is_empty() {
@@ -105,21 +126,18 @@ mod tests {
     #[test]
     fn a_signal_outranks_what_its_peers_say() {
         let mut verdict = Verdict::default();
-        assert_eq!((verdict.grace(), verdict.message(4)), (None, None));
-        verdict.add(
-            0,
-            Cause::Told(Failure::by_peer("peer rank 2: closed the connection")),
-        );
-        verdict.add(3, Cause::Told(Failure::own("the device failed")));
+        assert_eq!((verdict.grace(), verdict.message(Some(4))), (None, None));
+        verdict.told(0, Failure::by_peer("peer rank 2: closed the connection"));
+        verdict.told(3, Failure::own("the device failed"));
         assert_eq!(
-            verdict.message(4),
-            Some((3, "rank 3: the device failed".to_owned()))
+            verdict.message(Some(4)),
+            Some((3..4, "rank 3: the device failed".to_owned()))
         );
-        verdict.add(2, Cause::Died(ExitStatus::from_raw(9)));
-        verdict.add(2, Cause::Garbled("said nothing".to_owned()));
+        verdict.process(&(2..3), Cause::Died(ExitStatus::from_raw(9)));
+        verdict.process(&(2..3), Cause::Garbled("said nothing".to_owned()));
         assert_eq!(
-            verdict.message(4),
-            Some((2, "rank 2 was killed by signal 9 (SIGKILL)".to_owned()))
+            verdict.message(Some(4)),
+            Some((2..3, "rank 2 was killed by signal 9 (SIGKILL)".to_owned()))
         );
         assert!(verdict.grace().is_some_and(|left| left <= GRACE));
     }
@@ -127,25 +145,38 @@ mod tests {
     #[test]
     fn the_first_of_equals_counts_and_an_exit_code_is_named() {
         let mut verdict = Verdict::default();
-        verdict.add(1, Cause::Died(ExitStatus::from_raw(3 << 8)));
-        verdict.add(0, Cause::Died(ExitStatus::from_raw(4 << 8)));
+        verdict.process(&(1..2), Cause::Died(ExitStatus::from_raw(3 << 8)));
+        verdict.process(&(0..1), Cause::Died(ExitStatus::from_raw(4 << 8)));
         let text = "rank 1 ended with exit code 3 before it was finished";
-        assert_eq!(verdict.message(2), Some((1, text.to_owned())));
+        assert_eq!(verdict.message(Some(2)), Some((1..2, text.to_owned())));
     }
 
     #[test]
     fn a_rank_that_says_nothing_is_named_when_all_others_blame_their_peers() {
         let mut verdict = Verdict::default();
-        verdict.add(0, Cause::Told(Failure::by_peer("late")));
-        verdict.add(3, Cause::Told(Failure::by_peer("late")));
+        verdict.told(0, Failure::by_peer("late"));
+        verdict.told(3, Failure::by_peer("late"));
         let text = "rank 0: late\n  nothing was heard from rank 1, 2";
-        assert_eq!(verdict.message(4), Some((0, text.to_owned())));
+        assert_eq!(verdict.message(Some(4)), Some((0..1, text.to_owned())));
     }
 
     #[test]
     fn a_rank_alone_speaks_for_all() {
         let mut verdict = Verdict::default();
-        verdict.add(0, Cause::Told(Failure::own("no library")));
-        assert_eq!(verdict.message(1), Some((0, "no library".to_owned())));
+        verdict.told(0, Failure::own("no library"));
+        assert_eq!(verdict.message(None), Some((0..1, "no library".to_owned())));
+    }
+
+    #[test]
+    fn a_process_of_several_ranks_is_named_once_and_not_for_what_one_of_them_told() {
+        let mut verdict = Verdict::default();
+        verdict.told(1, Failure::by_peer("late"));
+        // Its exit code is no news; a signal may be the cause of what its ranks tell.
+        verdict.process(&(0..4), Cause::Died(ExitStatus::from_raw(1 << 8)));
+        let text = "rank 1: late\n  nothing was heard from rank 0, 2, 3";
+        assert_eq!(verdict.message(Some(4)), Some((1..2, text.to_owned())));
+        verdict.process(&(0..4), Cause::Died(ExitStatus::from_raw(9)));
+        let text = "the process of ranks 0 to 3 was killed by signal 9 (SIGKILL)";
+        assert_eq!(verdict.message(Some(4)), Some((0..4, text.to_owned())));
     }
 }

@@ -41,7 +41,7 @@ impl Connection {
         start: &Start,
         meeting: &mut Meeting,
     ) -> Result<Self, Failure> {
-        let ranks = start.job.ranks;
+        let ranks = start.job.layout.ranks;
         let (me, all) = (rank.cast_signed(), ranks.cast_signed());
         let info = DeviceInfo::standalone(me);
         let root = CString::new(start.root.as_str()).map_err(Failure::own)?;

@@ -39,7 +39,7 @@ impl Meeting {
     pub(super) fn join(start: &Start, rank: u32) -> Result<Self, Failure> {
         let deadline = start.job.deadline();
         let within = Within::new(deadline, KNOB);
-        let world = u16::try_from(start.job.ranks).map_err(Failure::own)?;
+        let world = u16::try_from(start.job.layout.ranks).map_err(Failure::own)?;
         let rank = u16::try_from(rank).map_err(Failure::own)?;
         let options = Options {
             barriers: BARRIERS,

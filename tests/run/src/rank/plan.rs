@@ -27,7 +27,7 @@ impl Loaded {
         let plan = Plan::new(&PlanSpec {
             op: job.op,
             dtype: job.dtype,
-            ranks: job.ranks,
+            ranks: job.layout.ranks,
             rank,
             count: usize::try_from(job.count(bytes)).map_err(Failure::own)?,
             streams: job.streams,

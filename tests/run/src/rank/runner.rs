@@ -60,9 +60,10 @@ impl<'a> Runner<'a> {
         let connectors = (0..job.streams).map(|stream| connection.connectors(topology, stream));
         let connectors = connectors.collect::<Result<Vec<_>, _>>()?;
         let device = Device::new(connection.rank(), topology, &connectors).map_err(Failure::own)?;
-        // SAFETY: `release` ends the queue before the communicator is freed in `Connection::leave`, and after a failure the
-        // process ends without freeing it. Only this queue's worker makes proxy calls. The addresses in the FIFO
-        // arrays are those of `device` and `loaded`, which end after `group`.
+        // SAFETY: only this queue's worker makes proxy calls. Every context of the communicator is retired, after which the worker
+        // makes no call for it, also if it goes on for other ranks, before `Connection::leave` frees the communicator; after a
+        // failure nothing is freed. The addresses in the FIFO arrays are those of `device` and `loaded`, which end after
+        // the context.
         let comm = unsafe {
             ProxyComm::new(
                 Arc::clone(connection.library()),
@@ -90,7 +91,7 @@ impl<'a> Runner<'a> {
         &mut self,
         index: u64,
         bytes: u64,
-        speaker: &mut Speaker,
+        speaker: &Speaker,
     ) -> Result<SizeResult, Failure> {
         let rank = self.connection.rank();
         let loaded = Loaded::new(self.job, rank, bytes, &self.device)?;
@@ -127,7 +128,7 @@ impl<'a> Runner<'a> {
         Ok(result)
     }
 
-    /// Ends the worker. Every task is done by then.
+    /// Gives up this rank's share of the worker, which ends with the last one. Every task of this rank is done by then.
     pub(super) fn release(&mut self) -> Result<(), Failure> {
         self.group
             .release(Release::Drain, self.job.deadline())
@@ -143,14 +144,14 @@ impl<'a> Runner<'a> {
             .map(|fault| fault.kind)
     }
 
-    fn tell_progress(&mut self, iteration: u32, speaker: &mut Speaker) -> Result<(), Failure> {
+    fn tell_progress(&mut self, iteration: u32, speaker: &Speaker) -> Result<(), Failure> {
         let due = iteration == 0 || self.told.elapsed() >= PROGRESS;
         if !(self.job.progress && self.connection.rank() == 0 && due) {
             return Ok(());
         }
         self.told = Instant::now();
         speaker
-            .say(&Message::Iteration(iteration + 1))
+            .say(Message::Iteration(iteration + 1))
             .map_err(unheard)
     }
 }
@@ -176,7 +177,7 @@ struct Size<'a, 'b> {
 }
 
 impl Size<'_, '_> {
-    fn run(&mut self, speaker: &mut Speaker) -> Result<(), Failure> {
+    fn run(&mut self, speaker: &Speaker) -> Result<(), Failure> {
         let (warmup, all) = (self.runner.job.warmup, self.runner.job.all_iterations());
         let checked = [0, warmup + self.runner.job.iters / 2, all - 1];
         let mut together = false;
@@ -242,7 +243,7 @@ impl Size<'_, '_> {
             .launch(id, &self.loaded.program, &self.loaded.start)
             .map_err(Failure::own)?;
         let wait = Wait {
-            queue: self.context.queue(),
+            context: &self.context,
             running: &running,
             deadline: began + self.runner.job.deadline(),
         };
@@ -290,11 +291,11 @@ impl Size<'_, '_> {
             job.op,
             job.dtype,
             pattern,
-            job.ranks,
+            job.layout.ranks,
             rank,
             self.loaded.program.plan().spec().count,
         );
-        if let Err(mismatch) = verify(job.dtype, job.op.summands(job.ranks), &got, &want) {
+        if let Err(mismatch) = verify(job.dtype, job.op.summands(job.layout.ranks), &got, &want) {
             let wrong = || format!("iteration {}: {mismatch}", iteration + 1);
             self.result.wrong.get_or_insert_with(wrong);
         }

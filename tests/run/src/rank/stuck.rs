@@ -2,15 +2,16 @@
 
 use std::fmt::Write;
 
-use proxy_os::ProxyQueue;
+use proxy_os::Context;
 
 /// State changes that are shown.
 const CHANGES: usize = 6;
 
-/// What is unfinished, where the device stands (in its own words), and what the driver did last; one line each.
-pub(super) fn explain(queue: &ProxyQueue, device: Option<String>) -> String {
+/// What is unfinished, where the device stands (in its own words), and what the driver did last for this context; one line each.
+pub(super) fn explain(context: &Context, device: Option<String>) -> String {
+    let (queue, id) = (context.queue(), context.id());
     let mut text = String::new();
-    for task in queue.unfinished() {
+    for task in queue.unfinished().iter().filter(|task| task.context == id) {
         let _ = write!(
             text,
             "\n  driver: {} task of execution {} is {}",
@@ -20,7 +21,8 @@ pub(super) fn explain(queue: &ProxyQueue, device: Option<String>) -> String {
     if let Some(device) = device {
         let _ = write!(text, "\n  device: {device}");
     }
-    let history = queue.history();
+    let mut history = queue.history();
+    history.retain(|record| record.change.context == id);
     let shown = &history[history.len().saturating_sub(CHANGES)..];
     for record in shown {
         let change = &record.change;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use proxy_core::{Poll, RunState, Status, TaskKind, Ticket};
 use proxy_kit::device;
-use proxy_os::{ConsumeError, Execution, Patience, ProxyQueue};
+use proxy_os::{ConsumeError, Context, Execution, Patience};
 
 use super::stuck::explain;
 use crate::wire::Failure;
@@ -14,7 +14,7 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// One execution that is under way.
 pub(super) struct Wait<'a> {
-    pub(super) queue: &'a ProxyQueue,
+    pub(super) context: &'a Context,
     pub(super) running: &'a device::Execution,
     pub(super) deadline: Instant,
 }
@@ -28,7 +28,7 @@ impl Wait<'_> {
             let Some(ticket) = barrier else {
                 return Ok(());
             };
-            match self.queue.poll(ticket).map_err(Failure::own)? {
+            match self.context.queue().poll(ticket).map_err(Failure::own)? {
                 Poll::Pending(_) => Ok(()),
                 Poll::Done(status) => {
                     barrier = None;
@@ -48,10 +48,10 @@ impl Wait<'_> {
         ticket: Ticket,
         mut meanwhile: impl FnMut() -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        let began = Instant::now();
+        let (queue, began) = (self.context.queue(), Instant::now());
         loop {
             let left = self.deadline.saturating_duration_since(Instant::now());
-            match self.queue.consume(ticket, Patience::until(left.min(LOOK))) {
+            match queue.consume(ticket, Patience::until(left.min(LOOK))) {
                 Ok(status) => return ended(kind, status),
                 Err(ConsumeError::Timeout { state, .. }) => {
                     if let Some(failed) = self.device_failure() {
@@ -75,7 +75,7 @@ impl Wait<'_> {
     pub(super) fn for_device(&self) -> Result<(), Failure> {
         self.running.wait(self.deadline).map_err(|error| {
             let text = format!("the driver is done, the device is not: {error}");
-            Failure::own(text + &explain(self.queue, None))
+            Failure::own(text + &explain(self.context, None))
         })
     }
 
@@ -93,7 +93,7 @@ impl Wait<'_> {
             Ok(()) => "the program is through".to_owned(),
             Err(error) => error.to_string(),
         };
-        let text = text.to_owned() + &explain(self.queue, Some(device));
+        let text = text.to_owned() + &explain(self.context, Some(device));
         Failure { text, by_peer }
     }
 }
