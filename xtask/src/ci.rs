@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::child;
 use crate::doc;
+use crate::guard::{self, Guarded};
 use crate::libtest::Counts;
 use crate::run;
 use crate::table;
@@ -136,6 +137,12 @@ pub(crate) fn verb(workspace: &Workspace) -> Result<ExitCode, String> {
     log.step("doc", || ended(doc::verb(workspace)));
     log.step(&format!("cargo xtask run {SMOKE}"), || {
         smoke(workspace).into()
+    });
+    log.step("cargo xtask guard", || match guard::run(workspace) {
+        Ok(Guarded::Skipped) => End::Skipped("valgrind not available".to_owned()),
+        Ok(Guarded::Counted(failures)) if failures.is_empty() => End::Passed,
+        Ok(Guarded::Counted(failures)) => End::Failed(failures.join("\n")),
+        Err(what) => End::Failed(what),
     });
     let mut total = Counts::default();
     log.step("cargo xtask test", || {

@@ -6,6 +6,7 @@
 mod child;
 mod ci;
 mod doc;
+mod guard;
 mod libtest;
 mod loom;
 mod run;
@@ -24,7 +25,7 @@ use workspace::Workspace;
 #[derive(Debug, Parser)]
 #[command(
     bin_name = "cargo xtask",
-    about = "The one door: run, test, loom, tsan, tidy, doc, ci."
+    about = "The one door: run, test, loom, tsan, guard, tidy, doc, ci."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -53,6 +54,8 @@ enum Verb {
     },
     /// Run the tests that use threads under the race detector; fetches a compiler where none has the source it needs.
     Tsan,
+    /// Count the instructions of the hot operations and compare them with the committed limits.
+    Guard,
     /// Check by machine what the docs promise about the sources.
     Tidy,
     /// Build the documentation; a warning is an error.
@@ -68,6 +71,7 @@ fn main() -> ExitCode {
         Verb::Test { filter } => test::verb(&workspace, filter.as_deref()),
         Verb::Loom { full } => loom::verb(&workspace, full),
         Verb::Tsan => tsan::verb(&workspace),
+        Verb::Guard => guard::verb(&workspace),
         Verb::Tidy => tidy::verb(&workspace),
         Verb::Doc => doc::verb(&workspace),
         Verb::Ci => ci::verb(&workspace),

@@ -1,0 +1,3 @@
+//! What the benches share: ports that do nothing, and the measuring of one operation.
+
+pub mod ports;

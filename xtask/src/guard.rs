@@ -1,0 +1,183 @@
+//! `cargo xtask guard`: instruction counts of the hot operations, compared with committed limits.
+//!
+//! Counted by valgrind's callgrind inside one function of `tests/benches/src/bin/guard.rs`, so a count does not depend on the
+//! machine's load. `tests/benches/limits.txt` has a line `row limit` per row; a row above its limit fails, and so does one
+//! that needs far less, because its limit then guards nothing.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use crate::child;
+use crate::table;
+use crate::workspace::Workspace;
+
+/// The committed limits.
+const LIMITS: &str = "tests/benches/limits.txt";
+
+/// A limit may be this much above the count, in percent.
+const SLACK: u64 = 25;
+
+/// How the guard ended, if nothing prevented it.
+pub(crate) enum Guarded {
+    /// Every row is within its limit, or these are not.
+    Counted(Vec<String>),
+    /// There is no valgrind.
+    Skipped,
+}
+
+/// The verb.
+pub(crate) fn verb(workspace: &Workspace) -> Result<ExitCode, String> {
+    match run(workspace)? {
+        Guarded::Skipped => println!("SKIPPED: valgrind not available"),
+        Guarded::Counted(failures) if failures.is_empty() => {}
+        Guarded::Counted(failures) => {
+            println!("{}", failures.join("\n"));
+            return Ok(ExitCode::FAILURE);
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Counts every row that has a limit, and prints the table.
+pub(crate) fn run(workspace: &Workspace) -> Result<Guarded, String> {
+    if child::stdout_of(Command::new("valgrind").arg("--version")).is_err() {
+        return Ok(Guarded::Skipped);
+    }
+    let text = fs::read_to_string(workspace.root.join(LIMITS))
+        .map_err(|error| format!("{LIMITS}: {error}"))?;
+    let program = build(workspace)?;
+    let overhead = count(&program, "call")?;
+    let (mut rows, mut failures) = (Vec::new(), Vec::new());
+    for (name, limit) in limits(&text)? {
+        let counted = count(&program, name)?.saturating_sub(overhead);
+        let verdict = judge(counted, limit);
+        rows.push(vec![
+            name.to_owned(),
+            counted.to_string(),
+            limit.to_string(),
+            verdict.unwrap_or("ok").to_owned(),
+        ]);
+        if let Some(verdict) = verdict {
+            failures.push(format!("{name}: {counted} instructions, {verdict} {limit}"));
+        }
+    }
+    let head = ["operation", "instructions", "limit", "verdict"];
+    println!("{}", table::draw(&head, &rows));
+    Ok(Guarded::Counted(failures))
+}
+
+/// What is wrong with a count, if anything.
+fn judge(counted: u64, limit: u64) -> Option<&'static str> {
+    if counted > limit {
+        Some("above the limit of")
+    } else if counted + counted * SLACK / 100 + 2 < limit {
+        Some("so low that nothing is guarded by the limit of")
+    } else {
+        None
+    }
+}
+
+/// The lines of the limits file; `#` begins a comment.
+fn limits(text: &str) -> Result<Vec<(&str, u64)>, String> {
+    let lines = text.lines().zip(1..);
+    let used = lines.filter(|(line, _)| !line.trim().is_empty() && !line.starts_with('#'));
+    used.map(|(line, number)| {
+        let parsed = line.split_once(' ').and_then(|(name, limit)| {
+            let limit = limit.trim().parse().ok()?;
+            Some((name, limit))
+        });
+        parsed.ok_or_else(|| format!("{LIMITS}:{number}: {line:?}, accepted: a row and a number"))
+    })
+    .collect()
+}
+
+fn build(workspace: &Workspace) -> Result<PathBuf, String> {
+    let args = [
+        "build",
+        "--release",
+        "-p",
+        "proxy-benches",
+        "--bin",
+        "guard",
+    ];
+    let artifacts = workspace.build_quietly(&args, "the guarded operations (release)")?;
+    let program = artifacts
+        .into_iter()
+        .filter(|artifact| artifact.target == "guard")
+        .find_map(|artifact| artifact.executable);
+    program.ok_or_else(|| "the build made no program `guard`".to_owned())
+}
+
+/// Instructions of one operation of a row, rounded up.
+fn count(program: &Path, row: &str) -> Result<u64, String> {
+    let mut command = Command::new("valgrind");
+    command.args([
+        "--tool=callgrind",
+        "--callgrind-out-file=/dev/null",
+        "--toggle-collect=*measured*",
+    ]);
+    let words: [OsString; 2] = [program.into(), row.into()];
+    command.args(words);
+    let output = command
+        .output()
+        .map_err(|error| format!("cannot start valgrind: {error}"))?;
+    let (said, told) = (
+        String::from_utf8_lossy(&output.stderr),
+        String::from_utf8_lossy(&output.stdout),
+    );
+    let numbers = total(&said).zip(operations(&told));
+    match numbers {
+        Some((total, operations)) if output.status.success() => Ok(total.div_ceil(operations)),
+        _ => Err(format!(
+            "{}; rerun: {}\n{said}",
+            output.status,
+            child::rerun(&command)
+        )),
+    }
+}
+
+/// The number in callgrind's line `==1== Collected : 123`.
+fn total(said: &str) -> Option<u64> {
+    let line = said.lines().find(|line| line.contains("Collected :"))?;
+    line.rsplit(' ').next()?.parse().ok()
+}
+
+/// The number in the program's own line.
+fn operations(told: &str) -> Option<u64> {
+    told.trim().strip_prefix("operations ")?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_count_is_judged_from_both_sides() {
+        assert_eq!(judge(100, 100), None);
+        assert_eq!(judge(100, 125), None);
+        assert_eq!(judge(101, 100), Some("above the limit of"));
+        assert!(judge(100, 200).is_some());
+    }
+
+    #[test]
+    fn limits_are_lines_of_a_name_and_a_number() {
+        assert_eq!(
+            limits("# why\n\nenqueue 120\ncheck 9\n"),
+            Ok(vec![("enqueue", 120), ("check", 9)])
+        );
+        let error = limits("enqueue\n").expect_err("no number");
+        assert!(error.starts_with("tests/benches/limits.txt:1:"), "{error}");
+    }
+
+    #[test]
+    fn the_numbers_are_found_in_what_is_printed() {
+        assert_eq!(
+            total("==7== Events    : Ir\n==7== Collected : 4242\n"),
+            Some(4242)
+        );
+        assert_eq!(operations("operations 60\n"), Some(60));
+        assert_eq!(total("==7== nothing"), None);
+    }
+}
