@@ -123,6 +123,7 @@ pub(crate) struct Slot {
     code: AtomicU32,
     /// Inbox link: the slot below this one, plus 1; 0 = bottom.
     next: AtomicU32,
+    appended: WideCell,
 }
 
 impl Slot {
@@ -136,6 +137,7 @@ impl Slot {
                 context_generation: AtomicU32::new(0),
                 code: AtomicU32::new(0),
                 next: AtomicU32::new(0),
+                appended: WideCell::new(),
             }
         }
     }
@@ -237,6 +239,18 @@ impl Slot {
             exec: ExecId(self.exec.load(order)), // as above
             sequence: self.sequence.load(order), // as above
         }
+    }
+
+    /// Notes the time of the append. Only the slot's owner calls it, before its push.
+    pub(crate) fn set_appended(&self, time: u64) {
+        // Relaxed: published by the push that follows.
+        self.appended.store(time, Ordering::Relaxed);
+    }
+
+    /// The time of the append, read by the worker after its take.
+    pub(crate) fn appended(&self) -> u64 {
+        // Relaxed: made visible by the take's acquire.
+        self.appended.load(Ordering::Relaxed)
     }
 
     /// Sets the inbox link. Only the slot's owner calls it, before its push.

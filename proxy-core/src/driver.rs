@@ -10,7 +10,7 @@ use crate::board::Phase;
 use crate::context::ContextSlot;
 use crate::id::Rank;
 use crate::limits::{index, narrow};
-use crate::port::{Observer, Ports};
+use crate::port::{Drained, Observer, Ports};
 use crate::queue::Queue;
 use crate::status::{RunState, Status};
 use crate::task::{Active, Step, Task};
@@ -231,7 +231,11 @@ impl<const RANKS: usize, const TASKS: usize> Driver<RANKS, TASKS> {
             slot.report(live, RunState::Done, Status::STALE_CONTEXT);
             return;
         };
-        observer.drained(key.context);
+        observer.drained(Drained {
+            context: key.context,
+            slot: number,
+            appended: slot.appended(),
+        });
         let bucket = number.checked_div(narrow(TASKS)).unwrap_or(0);
         let active = Active::new(Task {
             key,

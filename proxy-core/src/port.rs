@@ -59,6 +59,12 @@ pub trait DeviceWords {
         seen: u32,
         new: u32,
     ) -> bool;
+
+    /// The time of an append, in the shell's unit. The core only hands it to [`Observer::drained`]; 0 where nobody wants to know,
+    /// because reading a clock costs more than the append.
+    fn append_time(&self) -> u64 {
+        0
+    }
 }
 
 /// Answer of a barrier phase.
@@ -133,12 +139,24 @@ pub struct Change {
     pub status: Status,
 }
 
+/// A task that was taken from the inbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Drained {
+    /// The task's context.
+    pub context: ContextId,
+    /// Slot number of its ticket.
+    pub slot: u32,
+    /// What [`DeviceWords::append_time`] said when it was appended.
+    pub appended: u64,
+}
+
 /// Is told what the driver does, on the worker's thread. The black box listens here.
 pub trait Observer {
-    /// A task of this context was taken from the inbox; its first step follows. A shell makes the context's data reachable here,
-    /// so that no later call has to.
-    fn drained(&mut self, context: ContextId) {
-        let _ = context;
+    /// A task was taken from the inbox; its first step follows. A shell makes the context's data reachable here, so that no
+    /// later call has to.
+    fn drained(&mut self, task: Drained) {
+        let _ = task;
     }
 
     /// One state change, before it is published. Must not block: it is on the tick's path.

@@ -2,7 +2,7 @@
 //!
 //! A value given through the API beats the environment, which beats the default; what the API gives is not even looked up
 //! in the environment. All bad values are reported together, each with its variable, its value and what is accepted.
-//! Names and defaults that start with `NEURON_RT_` are those of the reference runtime, but for the three that its
+//! Names and defaults that start with `NEURON_RT_` are those of the reference runtime, but for those that its
 //! documentation does not have, which are marked as ours.
 
 mod kind;
@@ -12,10 +12,11 @@ use std::ffi::OsString;
 use std::fmt;
 use std::time::Duration;
 
-use kind::{Capped, Count, Cpus, Kind, Root, Span, Switch, Verbosity};
+use kind::{Capped, Chart, Count, Cpus, Kind, Root, Span, Switch, Verbosity};
 pub use root::{BadRootCommId, Host, RootCommId};
 
 use crate::affinity::Placement;
+use crate::latency::HistogramConfig;
 use crate::log::{self, Level};
 
 /// Where a value comes from.
@@ -214,6 +215,10 @@ settings! {
         Span { unit: Duration::from_secs(1), name: "seconds" };
     /// Executions in flight at once; 0 = each is waited for. At most 63 are used.
     async_exec_max_inflight: u32 = 0, "NEURON_RT_ASYNC_EXEC_MAX_INFLIGHT_REQUESTS", Capped { max: 63 };
+    /// Network times as a chart in a file.
+    proxy_histogram: Option<HistogramConfig> = None, "NEURON_RT_DBG_CC_PROXY_HISTOGRAM_CONFIG", Chart;
+    /// Latencies count from the append, for which each append reads the clock; else from the tick that drains it. Ours.
+    latency_from_append: bool = false, "NEURON_RT_PROXY_LATENCY_FROM_APPEND", Switch;
     /// The least important messages that are written.
     log_level: Level = Level::Warn, "NEURON_RT_LOG_LEVEL", Verbosity;
     /// How long a worker without tasks spins before it sleeps: waking a sleeper takes longer than a spin hand-off. Ours.

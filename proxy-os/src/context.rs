@@ -13,6 +13,7 @@ use proxy_core::{
 
 use crate::device::DeviceWord;
 use crate::nccom::ProxyComm;
+use crate::sys::clock;
 
 /// The three FIFO arrays of one stream of one basic block. They are lent to the library from start to stop.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -246,6 +247,7 @@ impl ContextBuilder {
                 &self.barrier_words,
                 self.barrier_words.len(),
             )?,
+            times_appends: false,
             blocks: self.blocks,
             barrier: self.barrier,
         };
@@ -325,6 +327,8 @@ pub(crate) struct ContextData {
     pub(crate) barrier: Option<Box<dyn HostBarrier>>,
     network_words: Words,
     barrier_words: Words,
+    /// The queue wants to know when tasks are appended.
+    pub(crate) times_appends: bool,
 }
 
 impl ContextData {
@@ -364,6 +368,13 @@ impl DeviceWords for ContextData {
         new: u32,
     ) -> bool {
         self.exchange(kind, stream, seen, new)
+    }
+
+    fn append_time(&self) -> u64 {
+        match self.times_appends {
+            true => clock::monotonic_ns(),
+            false => 0,
+        }
     }
 }
 

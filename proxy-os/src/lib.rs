@@ -16,6 +16,7 @@
 //! | [`nccom`] | the collective library |
 //! | [`device`] | words shared with the device |
 //! | [`config`], [`affinity`], [`log`] | settings, CPUs, messages |
+//! | [`latency`] | how long tasks wait and run |
 //! | [`watch`], [`waiting`] | what a stuck worker shows; which start words have not fired |
 //! | [`bananaphone`] | the host bus of the ranks of one machine |
 //! | [`sys`] | system calls |
@@ -28,6 +29,7 @@ pub mod consume;
 pub mod context;
 mod dedicated;
 pub mod device;
+pub mod latency;
 mod leave;
 pub mod log;
 pub mod nccom;

@@ -73,6 +73,24 @@ fn run(shared: &Arc<Shared>, budget: Budget) {
             shared.gid
         ));
     }
+    write_chart(shared);
+}
+
+/// Writes the chart that the histogram setting asks for.
+fn write_chart(shared: &Shared) {
+    let Some(chart) = &shared.chart else { return };
+    match chart.write(shared.gid) {
+        Ok(path) => log::info(format_args!(
+            "{}: network times are in {}",
+            shared.gid,
+            path.display()
+        )),
+        Err((path, error)) => log::warn(format_args!(
+            "{}: network times could not be written to {}: {error}",
+            shared.gid,
+            path.display()
+        )),
+    }
 }
 
 /// Drives the queue until it is shut and empty.

@@ -82,7 +82,9 @@ impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS,
             context_slot.count_finish(count);
             return Err(EnqueueError::FiredBeforeArm(error));
         }
+        let appended = words.append_time();
         for ((_, slot, word), offset) in claims.iter().flatten().zip(0..) {
+            slot.set_appended(appended);
             slot.fill(&TaskKey {
                 context,
                 exec,

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::root::{self, RootCommId};
 use crate::affinity::{self, Placement};
+use crate::latency::{BadHistogramConfig, HISTOGRAM_GRAMMAR, HistogramConfig};
 use crate::log::Level;
 
 /// A text or value that is not taken.
@@ -192,6 +193,30 @@ impl Kind for Root {
 
     fn accepted(&self) -> String {
         root::ACCEPTED.to_owned()
+    }
+
+    fn show(&self, value: &Self::Value) -> String {
+        value
+            .as_ref()
+            .map_or_else(|| "unset".to_owned(), ToString::to_string)
+    }
+}
+
+/// The reference runtime's histogram.
+pub(super) struct Chart;
+
+impl Kind for Chart {
+    type Value = Option<HistogramConfig>;
+
+    fn parse(&self, text: &str) -> Result<Self::Value, Refused> {
+        let config = text.parse();
+        config
+            .map(Some)
+            .map_err(|bad: BadHistogramConfig| Refused { token: bad.token })
+    }
+
+    fn accepted(&self) -> String {
+        HISTOGRAM_GRAMMAR.to_owned()
     }
 
     fn show(&self, value: &Self::Value) -> String {

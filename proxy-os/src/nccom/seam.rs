@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
-use proxy_core::port::{Barrier, BarrierPoll, Blocks, Change, DeviceWords, Flags, Observer, Seam};
+use proxy_core::port::{
+    Barrier, BarrierPoll, Blocks, Change, DeviceWords, Drained, Flags, Observer, Seam,
+};
 use proxy_core::{BlockIndex, ContextId, ExecId, RunState, Status, Stream, TaskKind};
 
 use crate::context::{ContextData, ContextTable};
+use crate::latency::Stopwatch;
 use crate::log;
-use crate::queue::Shared;
+use crate::queue::{RANKS, Shared, TASKS};
 use crate::sys::clock;
 use crate::watch::SeamCall;
 
@@ -17,13 +20,15 @@ pub(crate) struct WorkerPorts {
     shared: Arc<Shared>,
     /// Contexts by place, as far as this worker has seen them, so that a tick takes no lock.
     contexts: Vec<Option<(ContextId, Arc<ContextData>)>>,
+    stopwatch: Stopwatch,
 }
 
 impl WorkerPorts {
-    pub(crate) const fn new(shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
         Self {
             shared,
             contexts: Vec::new(),
+            stopwatch: Stopwatch::new(RANKS * TASKS),
         }
     }
 
@@ -165,7 +170,13 @@ impl Barrier for WorkerPorts {
 impl Blocks for WorkerPorts {}
 
 impl Observer for WorkerPorts {
-    fn drained(&mut self, context: ContextId) {
+    fn drained(&mut self, task: Drained) {
+        let appended = match task.appended {
+            0 => clock::monotonic_ns(),
+            time => time,
+        };
+        self.stopwatch.drained(task.slot, appended);
+        let context = task.context;
         if self.data(context).is_some() {
             return;
         }
@@ -181,7 +192,10 @@ impl Observer for WorkerPorts {
     }
 
     fn changed(&mut self, change: &Change) {
-        self.shared.recorder.record(clock::monotonic_ns(), change);
+        let now = clock::monotonic_ns();
+        let shared = &*self.shared;
+        shared.recorder.record(now, change);
+        (self.stopwatch).changed(change, now, &shared.latencies, shared.chart.as_ref());
         if change.to == RunState::Done && !change.status.is_success() {
             self.shared.watch.count_failure();
         }
