@@ -16,6 +16,7 @@ pub unsafe extern "C" fn nec_inc_semaphore(address: *mut u32, value: u32) {
     // SAFETY: the caller keeps the word mapped during the call, and the name does not outlive it.
     if let Some(word) = unsafe { DeviceWord::new(address) } {
         word.add(value);
+        proxy_os::trace::semaphore(word.address(), value);
     }
 }
 

@@ -14,6 +14,7 @@ use proxy_core::{
 use crate::device::DeviceWord;
 use crate::nccom::ProxyComm;
 use crate::sys::clock;
+use crate::trace::Lane;
 
 /// The three FIFO arrays of one stream of one basic block. They are lent to the library from start to stop.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -332,6 +333,15 @@ pub(crate) struct ContextData {
 }
 
 impl ContextData {
+    /// A stream of this context in a trace.
+    pub(crate) fn lane(&self, context: ContextId, stream: Stream) -> Lane {
+        Lane {
+            rank: self.rank,
+            context,
+            stream,
+        }
+    }
+
     pub(crate) fn word(&self, kind: TaskKind, stream: Stream) -> Option<DeviceWord> {
         let words = match kind {
             TaskKind::Network => &self.network_words,

@@ -16,7 +16,7 @@
 //! | [`nccom`] | the collective library |
 //! | [`device`] | words shared with the device |
 //! | [`config`], [`affinity`], [`log`] | settings, CPUs, messages |
-//! | [`latency`] | how long tasks wait and run |
+//! | [`latency`], [`trace`] | how long tasks wait and run; a timeline of all events |
 //! | [`watch`], [`waiting`] | what a stuck worker shows; which start words have not fired |
 //! | [`bananaphone`] | the host bus of the ranks of one machine |
 //! | [`sys`] | system calls |
@@ -36,6 +36,7 @@ pub mod nccom;
 pub mod queue;
 pub mod registry;
 pub mod sys;
+pub mod trace;
 pub mod waiting;
 pub mod watch;
 mod worker;

@@ -20,6 +20,7 @@ use crate::log;
 use crate::sys::eventfd::EventFd;
 use crate::sys::thread::Thread;
 use crate::sys::zeroed;
+use crate::trace::{self, AlreadyTraced, Trace};
 use crate::watch::{Counters, Watch};
 use crate::worker;
 
@@ -48,6 +49,7 @@ pub(crate) struct Shared {
     pub(crate) recorder: Box<Recorder<RECORDS>>,
     pub(crate) watch: Watch,
     pub(crate) latencies: Latencies,
+    pub(crate) trace: trace::Slot,
     /// Network times as the histogram setting asks for them.
     pub(crate) chart: Option<Chart>,
     /// Producers note the time of an append.
@@ -110,6 +112,7 @@ impl ProxyQueue {
             recorder: zeroed::recorder(),
             watch: Watch::default(),
             latencies: Latencies::default(),
+            trace: trace::Slot::default(),
             chart: settings.proxy_histogram().clone().map(Chart::new),
             times_appends: *settings.latency_from_append(),
             completion: Completion::default(),
@@ -272,6 +275,19 @@ impl ProxyQueue {
     /// Counters of the worker.
     pub fn counters(&self) -> Counters {
         self.shared.watch.counters()
+    }
+
+    /// Starts this queue's trace, with room for `events` events of about 80 bytes each. Any thread; from the next event on.
+    ///
+    /// # Errors
+    /// There is one already.
+    pub fn start_trace(&self, events: usize) -> Result<(), AlreadyTraced> {
+        self.shared.trace.start(events)
+    }
+
+    /// The trace, if it was started.
+    pub fn trace(&self) -> Option<&Trace> {
+        self.shared.trace.get()
     }
 
     /// How long tasks waited and ran, per kind and span. Works while the worker is stuck. Costs about 100 us; any thread.

@@ -18,6 +18,7 @@ use crate::queue::{RANKS, Shared, TASKS};
 use crate::sys::clock;
 use crate::sys::cpuset::CpuSet;
 use crate::sys::thread::{self, Thread, ThreadName};
+use crate::trace::What;
 
 type WorkerDriver = Driver<RANKS, TASKS>;
 
@@ -58,6 +59,7 @@ pub(crate) fn spawn(
 /// The thread's body. However it ends, every task's status is final afterwards.
 fn run(shared: &Arc<Shared>, budget: Budget) {
     OWN.set(Arc::as_ptr(shared));
+    shared.trace.adopt();
     let mut driver = Box::new(WorkerDriver::new());
     let mut ports = WorkerPorts::new(Arc::clone(shared));
     let served = catch_unwind(AssertUnwindSafe(|| {
@@ -143,6 +145,7 @@ fn sleep(shared: &Shared, ladder: &mut Ladder) {
         return;
     }
     shared.watch.count_sleep();
+    shared.trace.note(|| What::Sleep);
     if let Err(error) = shared.bell.wait(None) {
         // Out of kernel memory, say: the worker keeps looking by itself instead of losing a wake-up.
         log::error(format_args!(
@@ -151,6 +154,7 @@ fn sleep(shared: &Shared, ladder: &mut Ladder) {
         ));
         thread::sched_yield();
     }
+    shared.trace.note(|| What::Wake);
     ladder.woke();
 }
 

@@ -13,10 +13,12 @@ mod run;
 mod table;
 mod test;
 mod tidy;
+mod timeline;
 mod tsan;
 mod workspace;
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -56,6 +58,20 @@ enum Verb {
     Tsan,
     /// Count the instructions of the hot operations and compare them with the committed limits.
     Guard,
+    /// Draw a picture of a trace that `run ... --trace FILE` has written.
+    Timeline {
+        /// The trace.
+        file: PathBuf,
+        /// Where the picture goes.
+        #[arg(short, long, value_name = "SVG")]
+        output: PathBuf,
+        /// Draw from here on: microseconds after the first event.
+        #[arg(long, value_name = "US")]
+        from: Option<f64>,
+        /// Draw up to here.
+        #[arg(long, value_name = "US")]
+        to: Option<f64>,
+    },
     /// Check by machine what the docs promise about the sources.
     Tidy,
     /// Build the documentation; a warning is an error.
@@ -72,6 +88,12 @@ fn main() -> ExitCode {
         Verb::Loom { full } => loom::verb(&workspace, full),
         Verb::Tsan => tsan::verb(&workspace),
         Verb::Guard => guard::verb(&workspace),
+        Verb::Timeline {
+            file,
+            output,
+            from,
+            to,
+        } => timeline::verb(&file, &output, timeline::Window { from, to }),
         Verb::Tidy => tidy::verb(&workspace),
         Verb::Doc => doc::verb(&workspace),
         Verb::Ci => ci::verb(&workspace),

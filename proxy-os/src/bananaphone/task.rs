@@ -20,6 +20,7 @@ use super::error::{BusError, Within};
 use crate::DeviceWord;
 use crate::context::HostBarrier;
 use crate::log;
+use crate::trace;
 
 /// Done semaphores of a leader at most: the device has so many TOP_SPs to tell (specification section 3).
 pub const SEMAPHORES: usize = 4;
@@ -115,9 +116,10 @@ impl HostBarrier for TaskBarrier {
 
     fn signal(&self, _: ExecId) -> Status {
         if self.inner().barrier.is_leader() {
-            self.semaphores
-                .iter()
-                .for_each(|semaphore| semaphore.add(1));
+            for semaphore in &self.semaphores {
+                semaphore.add(1);
+                trace::semaphore(semaphore.address(), 1);
+            }
         }
         Status::SUCCESS
     }

@@ -1,5 +1,6 @@
 //! The worker's ports: seam calls into the library, device words, barrier, black box.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use proxy_core::port::{
@@ -12,6 +13,7 @@ use crate::latency::Stopwatch;
 use crate::log;
 use crate::queue::{RANKS, Shared, TASKS};
 use crate::sys::clock;
+use crate::trace::{Lane, What};
 use crate::watch::SeamCall;
 
 /// The ports of one worker.
@@ -21,6 +23,8 @@ pub(crate) struct WorkerPorts {
     /// Contexts by place, as far as this worker has seen them, so that a tick takes no lock.
     contexts: Vec<Option<(ContextId, Arc<ContextData>)>>,
     stopwatch: Stopwatch,
+    /// While the queue is traced: the block that each stream was last progressed on.
+    selected: HashMap<Lane, BlockIndex>,
 }
 
 impl WorkerPorts {
@@ -29,6 +33,7 @@ impl WorkerPorts {
             shared,
             contexts: Vec::new(),
             stopwatch: Stopwatch::new(RANKS * TASKS),
+            selected: HashMap::new(),
         }
     }
 
@@ -47,23 +52,52 @@ impl WorkerPorts {
     }
 
     fn data(&self, id: ContextId) -> Option<&ContextData> {
-        match self.contexts.get(id.index() as usize) {
-            Some(Some((found, data))) if *found == id => Some(data),
-            _ => None,
+        find(&self.contexts, id)
+    }
+
+    /// Notes in the trace that a stream goes to another block.
+    fn trace_selection(&mut self, context: ContextId, stream: Stream, block: BlockIndex) {
+        let Some(data) = find(&self.contexts, context) else {
+            return;
+        };
+        let lane = data.lane(context, stream);
+        if self.selected.insert(lane, block) != Some(block)
+            && let Some((id, _)) = data.blocks.get(usize::from(block.0))
+        {
+            self.shared.trace.note(|| What::Selected(lane, *id));
         }
     }
 
-    fn failed(&self, data: &ContextData, call: &str, status: Status) -> Status {
-        if !status.is_success() {
-            let dev = data.rank.0;
-            let path = data.comm.library_path().display();
-            log::error(format_args!(
-                "[nec_dev {dev}] {call} ret:{}: {status}, library {path}",
-                status.0
-            ));
+    /// Notes in the trace that a stream is stopped.
+    fn trace_stop(&mut self, context: ContextId, stream: Stream) {
+        if let Some(data) = find(&self.contexts, context) {
+            let lane = data.lane(context, stream);
+            self.selected.remove(&lane);
+            self.shared.trace.note(|| What::Stopped(lane));
         }
-        status
     }
+}
+
+type Contexts = [Option<(ContextId, Arc<ContextData>)>];
+
+fn find(contexts: &Contexts, id: ContextId) -> Option<&ContextData> {
+    match contexts.get(id.index() as usize) {
+        Some(Some((found, data))) if *found == id => Some(data),
+        _ => None,
+    }
+}
+
+/// Logs an error of a call and hands it on.
+fn failed(data: &ContextData, call: &str, status: Status) -> Status {
+    if !status.is_success() {
+        let dev = data.rank.0;
+        let path = data.comm.library_path().display();
+        log::error(format_args!(
+            "[nec_dev {dev}] {call} ret:{}: {status}, library {path}",
+            status.0
+        ));
+    }
+    status
 }
 
 impl Seam for WorkerPorts {
@@ -77,10 +111,13 @@ impl Seam for WorkerPorts {
         let Some(set) = sets.get(usize::from(stream.0)) else {
             return Status::INVALID;
         };
+        let lane = data.lane(context, stream);
+        self.shared.trace.inside(data.rank, TaskKind::Network);
+        self.shared.trace.note(|| What::Started(lane, *id));
         self.shared.watch.enter(SeamCall::Start);
         let status = data.comm.start(stream.0.into(), *id, set);
         self.shared.watch.leave();
-        self.failed(data, "failed to start network proxy", status)
+        failed(data, "failed to start network proxy", status)
     }
 
     fn progress(
@@ -90,29 +127,41 @@ impl Seam for WorkerPorts {
         block: BlockIndex,
         flags: &mut Flags,
     ) -> Status {
+        if self.shared.trace.get().is_some() {
+            self.trace_selection(context, stream, block);
+        }
         let Some(data) = self.data(context) else {
             return Status::STALE_CONTEXT;
         };
         let Some((id, _)) = data.blocks.get(usize::from(block.0)) else {
             return Status::INVALID;
         };
+        self.shared.trace.inside(data.rank, TaskKind::Network);
         self.shared.watch.enter(SeamCall::Progress);
         let status = data.comm.progress(stream.0.into(), *id, flags);
         self.shared.watch.leave();
         if status.is_success() {
+            if flags.done {
+                let lane = data.lane(context, stream);
+                self.shared.trace.note(|| What::Drained(lane, *id));
+            }
             return status;
         }
-        self.failed(data, "ncclNetworkProxyProgress returns an error", status)
+        failed(data, "ncclNetworkProxyProgress returns an error", status)
     }
 
     fn stop(&mut self, context: ContextId, stream: Stream) -> Status {
+        if self.shared.trace.get().is_some() {
+            self.trace_stop(context, stream);
+        }
         let Some(data) = self.data(context) else {
             return Status::STALE_CONTEXT;
         };
+        self.shared.trace.inside(data.rank, TaskKind::Network);
         self.shared.watch.enter(SeamCall::Stop);
         let status = data.comm.stop(stream.0.into());
         self.shared.watch.leave();
-        self.failed(data, "failed to stop network proxy", status)
+        failed(data, "failed to stop network proxy", status)
     }
 }
 
@@ -146,10 +195,14 @@ impl Barrier for WorkerPorts {
     }
 
     fn signal(&mut self, context: ContextId, exec: ExecId) -> Status {
-        match self.data(context).and_then(|data| data.barrier.as_ref()) {
-            Some(barrier) => barrier.signal(exec),
-            None => Status::BARRIER_MISUSE,
-        }
+        let Some(data) = self.data(context) else {
+            return Status::BARRIER_MISUSE;
+        };
+        let Some(barrier) = &data.barrier else {
+            return Status::BARRIER_MISUSE;
+        };
+        self.shared.trace.inside(data.rank, TaskKind::Barrier);
+        barrier.signal(exec)
     }
 
     fn release(&mut self, context: ContextId, exec: ExecId) -> BarrierPoll {
@@ -195,6 +248,7 @@ impl Observer for WorkerPorts {
         let now = clock::monotonic_ns();
         let shared = &*self.shared;
         shared.recorder.record(now, change);
+        shared.trace.changed(now, change);
         (self.stopwatch).changed(change, now, &shared.latencies, shared.chart.as_ref());
         if change.to == RunState::Done && !change.status.is_success() {
             self.shared.watch.count_failure();
