@@ -3,6 +3,7 @@
 //! One file per verb; the rest is what the verbs share: the workspace as cargo sees it, starting child commands, reading
 //! test results and drawing tables. This package uses none of the project's crates, so it builds when they do not.
 
+mod asan;
 mod child;
 mod ci;
 mod doc;
@@ -10,6 +11,7 @@ mod guard;
 mod libtest;
 mod loom;
 mod run;
+mod sanitizer;
 mod table;
 mod test;
 mod tidy;
@@ -27,7 +29,7 @@ use workspace::Workspace;
 #[derive(Debug, Parser)]
 #[command(
     bin_name = "cargo xtask",
-    about = "The one door: run, test, loom, tsan, guard, tidy, doc, ci."
+    about = "The one door: run, test, loom, tsan, asan, guard, tidy, doc, ci."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -56,6 +58,8 @@ enum Verb {
     },
     /// Run the tests that use threads under the race detector; fetches a compiler where none has the source it needs.
     Tsan,
+    /// Run the tests of the shell and the host bus under the checker for memory errors and leaks.
+    Asan,
     /// Count the instructions of the hot operations and compare them with the committed limits.
     Guard,
     /// Draw a picture of a trace that `run ... --trace FILE` has written.
@@ -87,6 +91,7 @@ fn main() -> ExitCode {
         Verb::Test { filter } => test::verb(&workspace, filter.as_deref()),
         Verb::Loom { full } => loom::verb(&workspace, full),
         Verb::Tsan => tsan::verb(&workspace),
+        Verb::Asan => asan::verb(&workspace),
         Verb::Guard => guard::verb(&workspace),
         Verb::Timeline {
             file,

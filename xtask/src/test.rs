@@ -126,7 +126,7 @@ fn workspace_tests(
 }
 
 /// Builds the libraries and the program that tests start; returns the variables that name them.
-fn build_given(workspace: &Workspace) -> Result<Vec<(&'static str, PathBuf)>, String> {
+pub(crate) fn build_given(workspace: &Workspace) -> Result<Vec<(&'static str, PathBuf)>, String> {
     let mut args = vec!["build", "--profile", "test"];
     for (_, target) in GIVEN {
         // Each of these targets is called like its package.

@@ -122,7 +122,10 @@ extern "C" fn main<N: FnOnce(u32) -> ThreadName>(start: *mut c_void) -> *mut c_v
         let _ = shared.tid.set(gettid());
         // Relaxed: the reader has joined this thread, which orders everything.
         shared.panicked.store(true, Ordering::Relaxed);
-        forget(payload);
+        // A payload may panic once more as it is dropped; what that one carries is given up.
+        if let Err(again) = catch_unwind(AssertUnwindSafe(move || drop(payload))) {
+            forget(again);
+        }
     }
     *shared.ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
     shared.ending.notify_all();

@@ -6,7 +6,7 @@
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use libloading::os::unix::{Library as Mapped, Symbol};
 use proxy_core::Rank;
@@ -53,6 +53,7 @@ impl Script {
         let open: Symbol<extern "C" fn() -> *mut c_void> =
             unsafe { mapped.get(b"scripted_open\0") }.expect("export");
         let comm = Comm::new(open()).expect("a handle");
+        keep(comm);
         Self { comm, mapped }
     }
 
@@ -122,6 +123,14 @@ impl Script {
         let comm = unsafe { ProxyComm::new(library(), self.comm, 8) };
         ContextBuilder::new(comm, Rank(rank))
     }
+}
+
+/// Keeps a handle reachable to the end of the process, so that a leak check can tell it from what is lost.
+pub fn keep(comm: Comm) {
+    static KEPT: Mutex<Vec<Comm>> = Mutex::new(Vec::new());
+    KEPT.lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .push(comm);
 }
 
 fn told(call: &CallRecord) -> String {

@@ -21,6 +21,12 @@ fn as_threads(ranks: std::ops::Range<u16>, body: impl Fn(u16) + Sync) {
     });
 }
 
+/// Joins, and leaves when every rank has seen that all are there: one that looks late must not find the first ones gone.
+fn join(job: &str, rank: u16, world: u16) {
+    let mut bus = bus::connected(job, rank, world);
+    bus.all_gather(&[], bus::AMPLE).expect("all are there");
+}
+
 #[test]
 fn sixty_four_ranks_join_within_a_second() {
     // 8 processes of 4 ranks each, and 32 in this one.
@@ -42,7 +48,7 @@ fn sixty_four_ranks_join_within_a_second() {
     for (child, _) in &mut children {
         child.stdin.take().unwrap().write_all(b"go\n").unwrap();
     }
-    as_threads(0..32, |rank| drop(bus::connected(&job, rank, world)));
+    as_threads(0..32, |rank| join(&job, rank, world));
     for (mut child, lines) in children {
         // To the end, so that it can write all it wants.
         let written: Vec<_> = lines.map_while(Result::ok).collect();
@@ -63,7 +69,7 @@ fn child_joins_on_a_word() {
     std::io::stdin().read_line(&mut String::new()).unwrap();
     let ranks: u16 = role.what.parse().unwrap();
     as_threads(role.rank..role.rank + ranks, |rank| {
-        drop(bus::connected(&role.job, rank, role.world));
+        join(&role.job, rank, role.world);
     });
     println!("connected");
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use libloading::os::unix::{Library as Mapped, Symbol};
 use proxy_checks::messages;
 use proxy_checks::pin::Pinned;
-use proxy_checks::script::{Script, library, sets};
+use proxy_checks::script::{Script, keep, library, sets};
 use proxy_core::port::BarrierPoll;
 use proxy_core::{EnqueueError, ExecId, Gid, Rank, Status};
 use proxy_os::affinity::{CpuSet, Placement};
@@ -300,6 +300,7 @@ fn wide(ranks: u32) -> Arc<ProxyComm> {
     let open: Symbol<extern "C" fn() -> *mut c_void> =
         unsafe { mapped.get(b"scripted_open\0") }.expect("export");
     let comm = Comm::new(open()).expect("a handle");
+    keep(comm);
     // SAFETY: the handle lives as long as the process, one queue uses it, and no address of the arrays is followed.
     unsafe { ProxyComm::new(library, comm, ranks) }
 }

@@ -11,7 +11,7 @@ use proxy_checks::stub::{Scratch, Stub};
 use proxy_core::{ExecId, Gid, Rank};
 use proxy_os::nccom::{self, Comm, Hold, Library, ProxyComm, UnloadError};
 use proxy_os::sys::{exit, thread};
-use proxy_os::{ContextBuilder, ProxyQueue, Settings};
+use proxy_os::{Context, ContextBuilder, ProxyQueue, Settings};
 
 /// The first call after the exit hook.
 fn late(log: &[String]) -> Option<&String> {
@@ -103,6 +103,7 @@ fn h23_a_worker_left_running_calls_nothing_after_the_exit_hook() {
 #[test]
 fn child_that_leaves_its_worker_running() {
     static COMM: AtomicI32 = AtomicI32::new(1);
+    static KEPT: OnceLock<(Arc<ProxyQueue>, Context)> = OnceLock::new();
     if !child::is("child_that_leaves_its_worker_running") {
         return;
     }
@@ -117,7 +118,7 @@ fn child_that_leaves_its_worker_running() {
     while std::fs::read_to_string("libstub.so.log").is_ok_and(|log| !log.contains("Progress")) {
         std::thread::yield_now();
     }
-    std::mem::forget((queue, context));
+    KEPT.set((queue, context)).expect("kept once");
 }
 
 #[test]

@@ -1,0 +1,44 @@
+//! `cargo xtask asan`: runs the tests of the shell under AddressSanitizer: use after free, overruns, and leaks at the end of each process.
+//!
+//! The pinned toolchain can do it by itself: the standard library need not be instrumented for it.
+
+use std::process::ExitCode;
+
+use crate::sanitizer::{self, Run, Sanitizer};
+use crate::workspace::Workspace;
+
+/// The memory checker, with its leak check.
+const ASAN: Sanitizer = Sanitizer {
+    name: "asan",
+    flag: "address",
+    builds_std: false,
+    options: ("ASAN_OPTIONS", "detect_leaks=1"),
+    reports: &["ERROR: AddressSanitizer", "ERROR: LeakSanitizer"],
+    runs: &[
+        Run {
+            package: "proxy-os",
+            targets: &["--tests"],
+            without: &[],
+        },
+        Run {
+            package: "proxy-checks",
+            targets: &["--tests"],
+            without: &[(
+                "h38_a_hundred_thousand",
+                "a hundred thousand threads take minutes here; the other tests start and end threads the same way",
+            )],
+        },
+        Run {
+            package: "proxy-run",
+            targets: &[
+                "--test", "barrier", "--test", "latency", "--test", "failures",
+            ],
+            without: &[],
+        },
+    ],
+};
+
+/// The verb.
+pub(crate) fn verb(workspace: &Workspace) -> Result<ExitCode, String> {
+    sanitizer::verb(workspace, &ASAN)
+}
