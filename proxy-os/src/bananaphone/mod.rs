@@ -23,6 +23,7 @@
 //! | `channel`, `frame`, `gather`, [`barrier`] | messages, all-gather, barrier |
 //! | [`task`] | the host barrier of the driver's barrier task |
 //! | [`bootstrap`] | signature and unique id over trees |
+//! | [`start`] | starting together: a rank that cannot is heard of at once |
 //! | [`counters`], [`error`], [`kill`] | what is counted, what can fail, where tests let a process die |
 
 pub mod barrier;
@@ -41,6 +42,7 @@ mod join;
 pub mod kill;
 mod line;
 mod segment;
+pub mod start;
 pub mod task;
 mod wait;
 mod watch;
