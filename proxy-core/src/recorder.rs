@@ -4,7 +4,7 @@
 //! so a reader takes a record whole or not at all. Writing is wait-free; reading one record is wait-free, too.
 
 use crate::id::{ContextId, ExecId, Rank};
-use crate::limits::index;
+use crate::limits::{index, narrow};
 use crate::port::Change;
 use crate::status::{RunState, Status, TaskKind};
 use crate::sync::{AtomicU32, Edge, Ordering, WideCell, edge, shared_array, shared_fn};
@@ -13,7 +13,7 @@ use crate::sync::{AtomicU32, Edge, Ordering, WideCell, edge, shared_array, share
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Record {
-    /// Position among all records ever written, from 0; wraps at 2^31.
+    /// Position among all records ever written, from 0; wraps at 2^32.
     pub number: u32,
     /// Time of the change, in the writer's unit (the shell: nanoseconds of the monotonic clock).
     pub time: u64,
@@ -24,7 +24,7 @@ pub struct Record {
 #[derive(Debug)]
 #[repr(align(64))]
 struct Place {
-    /// 2n + 1 while record n is being written, 2n + 2 when it is complete.
+    /// [`WRITING`] or [`COMPLETE`] below the number of the record, without its two highest bits; 0 = nothing was written yet.
     stamp: AtomicU32,
     time: WideCell,
     exec: WideCell,
@@ -54,7 +54,19 @@ impl Place {
     }
 }
 
+/// The stamp of a record that is being written has this in its two low bits.
+const WRITING: u32 = 1;
+/// The stamp of a record that is complete has this in its two low bits.
+const COMPLETE: u32 = 2;
+
+/// The stamp of a record. One that is 2^30 records older has the same; a reader would have to be as slow as that.
+const fn stamp(number: u32, state: u32) -> u32 {
+    number << 2 | state
+}
+
 /// A ring of the last `N` changes. All-zero is a valid empty ring.
+///
+/// `N` is a power of two, so that the record after number 2^32 - 1 follows it in the ring as well.
 #[derive(Debug)]
 pub struct Recorder<const N: usize> {
     written: AtomicU32,
@@ -62,6 +74,9 @@ pub struct Recorder<const N: usize> {
 }
 
 impl<const N: usize> Recorder<N> {
+    const IS_POWER_OF_TWO: () =
+        assert!(N.is_power_of_two(), "the ring has a power of two of places");
+
     shared_fn! {
         /// An empty ring.
         pub fn new() -> Self {
@@ -76,9 +91,8 @@ impl<const N: usize> Recorder<N> {
         let Some(place) = self.place(number) else {
             return;
         };
-        let stamp = number.wrapping_mul(2);
         // Relaxed: the release of each field below keeps this store before it.
-        place.stamp.store(stamp.wrapping_add(1), Ordering::Relaxed);
+        place.stamp.store(stamp(number, WRITING), Ordering::Relaxed);
         // Release pairs with the acquire in `read`: a reader that sees a new field sees the odd stamp, too.
         let order = edge(Edge::Record, Ordering::Release);
         place.time.store(time, order); // as above
@@ -90,7 +104,7 @@ impl<const N: usize> Recorder<N> {
         place.states.store(pack(change), order); // as above
         place.status.store(change.status.to_bits(), order); // as above
         // Release pairs with the acquire in `read`: a complete stamp makes every field visible.
-        place.stamp.store(stamp.wrapping_add(2), order);
+        place.stamp.store(stamp(number, COMPLETE), order);
         // Release, so that who reads the count finds the record complete.
         self.written.store(number.wrapping_add(1), order);
     }
@@ -103,16 +117,16 @@ impl<const N: usize> Recorder<N> {
 
     /// The last records, oldest first; those that are overwritten while being read are left out.
     pub fn iter(&self) -> impl Iterator<Item = Record> + '_ {
-        let written = self.written();
-        let kept = u32::try_from(N).unwrap_or(u32::MAX);
-        let first = written.saturating_sub(kept);
-        (first..written).filter_map(|number| self.read(number))
+        let kept = narrow(N);
+        let first = self.written().wrapping_sub(kept);
+        // In a ring that is not full yet, places that nothing was written to answer to no number.
+        (0..kept).filter_map(move |offset| self.read(first.wrapping_add(offset)))
     }
 
     /// One record by number, if it is still there and complete.
     pub fn read(&self, number: u32) -> Option<Record> {
         let place = self.place(number)?;
-        let complete = number.wrapping_mul(2).wrapping_add(2);
+        let complete = stamp(number, COMPLETE);
         // Acquire pairs with the release in `record`, on every load below.
         let order = edge(Edge::RecordRead, Ordering::Acquire);
         if place.stamp.load(order) != complete {
@@ -141,6 +155,7 @@ impl<const N: usize> Recorder<N> {
     }
 
     fn place(&self, number: u32) -> Option<&Place> {
+        let () = Self::IS_POWER_OF_TWO;
         self.places.get(index(number).checked_rem(N)?)
     }
 }
@@ -197,5 +212,23 @@ mod tests {
         }
         assert_eq!(recorder.read(5), None, "overwritten");
         assert_eq!(recorder.read(10), None, "not written yet");
+    }
+
+    #[test]
+    fn the_last_records_come_back_also_when_the_count_has_wrapped() {
+        for written in [u32::MAX - 2, (1 << 31) - 2, (1 << 30) - 2] {
+            let recorder = Recorder::<4>::new();
+            // Relaxed: this thread is the only one.
+            recorder.written.store(written, Ordering::Relaxed);
+            assert_eq!(recorder.iter().count(), 0, "nothing was written yet");
+            for exec in 0..6 {
+                recorder.record(exec, &change(exec));
+                let execs: std::vec::Vec<u64> =
+                    recorder.iter().map(|record| record.change.exec.0).collect();
+                let expected: std::vec::Vec<u64> = (exec.saturating_sub(3)..=exec).collect();
+                assert_eq!(execs, expected, "{written} + {exec}");
+            }
+            assert_eq!(recorder.written(), written.wrapping_add(6));
+        }
     }
 }

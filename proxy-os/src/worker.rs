@@ -1,5 +1,6 @@
 //! The worker thread: tick, wait as the ladder says, sleep on the doorbell (the original's `worker_thread` and `process`).
 
+use std::any::Any;
 use std::cell::Cell;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -41,6 +42,11 @@ pub(crate) fn budget(settings: &Settings) -> Budget {
     }
 }
 
+/// The name of a worker's thread.
+fn name(tid: u32) -> ThreadName {
+    ThreadName::new(&format!("proxy-{tid}"))
+}
+
 /// Spawns the worker of a queue on the CPUs of `mask`.
 pub(crate) fn spawn(
     shared: Arc<Shared>,
@@ -48,7 +54,6 @@ pub(crate) fn spawn(
     mask: Option<&CpuSet>,
 ) -> io::Result<Thread> {
     let dedicated = budget.dedicated.then(Dedicated::count);
-    let name = |tid: u32| ThreadName::new(&format!("proxy-{tid}"));
     let body = move || {
         let _dedicated = dedicated;
         run(&shared, budget);
@@ -65,14 +70,17 @@ fn run(shared: &Arc<Shared>, budget: Budget) {
     let served = catch_unwind(AssertUnwindSafe(|| {
         serve(&mut driver, &mut ports, shared, budget)
     }));
-    if served.is_err() {
+    if let Err(payload) = served {
         // The bell is our own: this thread is awake, and it is the last one to look.
         let _ = shared.core.shut(Shut::Dead);
         let ended = driver.fail_all(&shared.core, Status::WORKER_DIED, &mut Recording(shared));
         shared.completion.announce();
+        // The panic hook calls this thread unnamed: only threads of the standard library have a name there.
         log::error(format_args!(
-            "{}: the worker died; {ended} tasks ended with it",
-            shared.gid
+            "{}: the worker {} died: {}; {ended} tasks ended with it",
+            shared.gid,
+            name(thread::gettid()),
+            text(&*payload)
         ));
     }
     write_chart(shared);
@@ -93,6 +101,14 @@ fn write_chart(shared: &Shared) {
             path.display()
         )),
     }
+}
+
+/// What a panic said.
+fn text(payload: &(dyn Any + Send)) -> &str {
+    let literal = payload.downcast_ref::<&str>().copied();
+    literal
+        .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("a panic without a text")
 }
 
 /// Drives the queue until it is shut and empty.
