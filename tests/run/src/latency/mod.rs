@@ -15,7 +15,7 @@ use clap::{Args, Parser};
 use serde::{Deserialize, Serialize};
 
 use crate::cli;
-use crate::launcher::ending;
+use crate::launcher::{ending, screen};
 
 pub(crate) use rank::main as rank_main;
 use ranks::Ended;
@@ -99,11 +99,10 @@ pub(crate) fn main() -> ExitCode {
     };
     match measure(subject, &options) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(message) => {
+        Err(message) => screen::failed(&message, |text| {
             // Nobody is left to be told that standard error is closed.
-            let _ = writeln!(io::stderr(), "error: {message}");
-            ExitCode::FAILURE
-        }
+            let _ = writeln!(io::stderr(), "{text}");
+        }),
     }
 }
 
@@ -126,7 +125,7 @@ fn measure(subject: Subject, options: &Options) -> Result<(), String> {
     let text = table::text(&start, &rows);
     io::stdout()
         .write_all(text.as_bytes())
-        .map_err(|error| format!("cannot write the table: {error}"))
+        .map_err(screen::unwritten)
 }
 
 /// The message of the rank whose failure is the cause: one that was killed, else one that ended otherwise without telling why, else the

@@ -4,7 +4,7 @@ mod memory;
 mod process;
 mod root;
 mod run;
-mod screen;
+pub(crate) mod screen;
 mod verdict;
 
 use std::process::ExitCode;
@@ -36,10 +36,7 @@ pub(crate) fn main(job: Job, output: Output) -> ExitCode {
     };
     match run(job, &output, json, &mut screen) {
         Ok(code) => code,
-        Err(message) => {
-            screen.note(&format!("error: {message}"));
-            ExitCode::FAILURE
-        }
+        Err(message) => screen::failed(&message, |text| screen.note(text)),
     }
 }
 
@@ -69,7 +66,7 @@ fn run(
     };
     screen
         .line(&describe(&start.job))
-        .map_err(|error| format!("cannot write the table: {error}"))?;
+        .map_err(screen::unwritten)?;
 
     let mut run = Run::new(&start, output, &mut signals, screen);
     let end = run.drive();
@@ -97,7 +94,7 @@ fn conclude(
 ) -> Result<ExitCode, String> {
     let average = rows.iter().map(|row| row.busbw).sum::<f64>() / rows.len().max(1) as f64;
     let footer = screen.line(&format!("Avg bus bandwidth: {average:.4}GB/s"));
-    footer.map_err(|error| format!("cannot write the table: {error}"))?;
+    footer.map_err(screen::unwritten)?;
     json.map_or(Ok(()), |json| json.write(job, &output.stats, rows))?;
     let wrong = rows.iter().filter(|row| !row.wrong.is_empty()).count();
     match wrong {

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use super::process::RankProcess;
-use super::screen::Screen;
+use super::screen::{Screen, unwritten};
 use super::verdict::{Cause, Verdict};
 use crate::cli::Output;
 use crate::job::Start;
@@ -219,9 +219,7 @@ impl<'a> Run<'a> {
             let line = self.table.row(job, &row);
             let head = self.rows.is_empty().then(|| self.table.head());
             for line in head.into_iter().chain([line]) {
-                self.screen
-                    .line(&line)
-                    .map_err(|error| format!("cannot write the table: {error}"))?;
+                self.screen.line(&line).map_err(unwritten)?;
             }
             row.complaints()
                 .for_each(|complaint| self.screen.note(&complaint));

@@ -1,6 +1,7 @@
 //! What the user sees: the table on standard output, everything else on standard error.
 
 use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
 
 /// The two streams, and the progress line that may be on the second one.
 #[derive(Debug)]
@@ -51,6 +52,26 @@ impl Screen {
             let _ = write!(io::stderr(), "\r\x1b[K");
         }
     }
+}
+
+/// The exit code of a program whose reader went away, as a shell shows it: 128 + SIGPIPE.
+const READER_GONE: u8 = 141;
+
+/// Why standard output cannot be written; nothing to say where its reader has seen enough, as `head` does.
+pub(crate) fn unwritten(error: io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe => String::new(),
+        _ => format!("cannot write the table: {error}"),
+    }
+}
+
+/// Says why a run failed, if there is anything to say; returns its exit code.
+pub(crate) fn failed(message: &str, note: impl FnOnce(&str)) -> ExitCode {
+    if message.is_empty() {
+        return ExitCode::from(READER_GONE);
+    }
+    note(&format!("error: {message}"));
+    ExitCode::FAILURE
 }
 
 impl Drop for Screen {
