@@ -13,10 +13,14 @@
 //! Back to back is safe. Nobody arrives at g+1 before it has read the verdict on g; but a rank that is slow to read it may find the
 //! failure of g+1 in its place. g+1 cannot have passed without the slow rank, g can. So each rank notes beside its arrival
 //! the last generation that passed, before it goes on, and the slow rank looks there: who decided g+1 has noted how g ended.
-//! A rank may be slow by 2^20 generations.
+//! A rank may be slow by 2^19 generations.
 //!
 //! The execution id travels with the arrival. The leader compares; a rank that is at another execution makes the generation fail
 //! for everybody, as the original does not support programs that differ between ranks.
+//!
+//! A barrier may span machines: then the leader, before it decides, asks the leaders of the other machines by means that are not the
+//! bus's. What it hears becomes the verdict here ([`Verdict::Elsewhere`]), and while it waits it notes for which machine, so
+//! that a rank whose deadline passes can name it.
 
 use core::fmt;
 
@@ -26,7 +30,7 @@ use super::{Corrupt, Signal, Wake, Word};
 use crate::sync::Ordering;
 
 /// Changes with the meaning of arrivals and verdicts; part of the layout's hash.
-pub(super) const LAYOUT: u32 = 1;
+pub(super) const LAYOUT: u32 = 2;
 
 /// A set of ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
@@ -85,6 +89,29 @@ impl RankSet {
     }
 }
 
+impl RankSet {
+    /// Its 128 bits: rank r is bit r % 32 of word r / 32.
+    #[must_use]
+    pub const fn words(self) -> [u32; 4] {
+        self.0
+    }
+
+    /// The set with these bits.
+    #[must_use]
+    pub const fn from_words(words: [u32; 4]) -> Self {
+        Self(words)
+    }
+
+    /// Without a rank.
+    #[must_use]
+    pub fn without(mut self, rank: u16) -> Self {
+        if let Some(word) = self.0.get_mut(usize::from(rank >> 5)) {
+            *word &= !(1 << (rank & 31));
+        }
+        self
+    }
+}
+
 impl FromIterator<u16> for RankSet {
     fn from_iter<I: IntoIterator<Item = u16>>(ranks: I) -> Self {
         ranks.into_iter().fold(Self::default(), Self::with)
@@ -112,6 +139,51 @@ impl fmt::Display for RankSet {
     }
 }
 
+/// How the part of a generation that is on another machine failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub enum Elsewhere {
+    /// Its leader has not told that it has arrived, until the deadline.
+    Missing,
+    /// Its leader cannot be reached, or has stopped.
+    Gone,
+    /// It is at another execution.
+    OtherExecution,
+    /// A rank there waited longer than its deadline.
+    TimedOut,
+    /// A rank there gave up or died.
+    Cancelled,
+}
+
+impl Elsewhere {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::Missing,
+        Self::Gone,
+        Self::OtherExecution,
+        Self::TimedOut,
+        Self::Cancelled,
+    ];
+
+    /// Its number, 1 to 5, for words and messages.
+    #[must_use]
+    pub const fn number(self) -> u32 {
+        match self {
+            Self::Missing => 1,
+            Self::Gone => 2,
+            Self::OtherExecution => 3,
+            Self::TimedOut => 4,
+            Self::Cancelled => 5,
+        }
+    }
+
+    /// The one with this number.
+    #[must_use]
+    pub fn from_number(number: u32) -> Option<Self> {
+        Self::ALL.into_iter().find(|why| why.number() == number)
+    }
+}
+
 /// How a generation ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
@@ -126,9 +198,12 @@ pub enum Verdict {
     OtherExecution(u16),
     /// This rank gave up: its task was aborted or failed.
     Cancelled(u16),
+    /// This machine's part of the barrier failed.
+    Elsewhere(u8, Elsewhere),
 }
 
 impl Verdict {
+    /// Kind, and number of a rank or, for kinds with [`ELSEWHERE`], of a machine.
     const fn parts(self) -> (u32, u16) {
         match self {
             Self::Passed => (1, 0),
@@ -136,17 +211,28 @@ impl Verdict {
             Self::Gone(rank) => (3, rank),
             Self::OtherExecution(rank) => (4, rank),
             Self::Cancelled(rank) => (5, rank),
+            Self::Elsewhere(machine, why) => (ELSEWHERE | why.number(), widened(machine)),
         }
     }
 
-    const fn from_parts(kind: u32, rank: u16) -> Option<Self> {
+    fn from_parts(kind: u32, number: u8) -> Option<Self> {
+        let rank = u16::from(number);
         match kind {
             1 => Some(Self::Passed),
             2 => Some(Self::TimedOut(rank)),
             3 => Some(Self::Gone(rank)),
             4 => Some(Self::OtherExecution(rank)),
             5 => Some(Self::Cancelled(rank)),
-            _ => None,
+            _ if kind & ELSEWHERE == 0 => None,
+            _ => Elsewhere::from_number(kind ^ ELSEWHERE).map(|why| Self::Elsewhere(number, why)),
+        }
+    }
+
+    /// The rank that it is about; none if it is about a machine.
+    const fn rank(self) -> Option<u16> {
+        match self {
+            Self::Elsewhere(..) => None,
+            other => Some(other.parts().1),
         }
     }
 }
@@ -164,6 +250,19 @@ impl fmt::Display for Verdict {
                 )
             }
             Self::Cancelled(rank) => write!(f, "rank {rank} gave up"),
+            Self::Elsewhere(machine, why) => match why {
+                Elsewhere::Missing => write!(f, "nothing came from machine {machine}"),
+                Elsewhere::Gone => write!(f, "machine {machine} is gone"),
+                Elsewhere::OtherExecution => write!(
+                    f,
+                    "MPMD execution is not supported: machine {machine} is at another execution"
+                ),
+                Elsewhere::TimedOut => write!(
+                    f,
+                    "a rank of machine {machine} waited longer than its deadline"
+                ),
+                Elsewhere::Cancelled => write!(f, "a rank of machine {machine} gave up or died"),
+            },
         }
     }
 }
@@ -180,9 +279,13 @@ pub enum Gather {
     OtherExecution(u16),
 }
 
-/// A verdict word: 21 bits of generation, of which only the distance counts, 8 bits of rank, 3 bits of kind.
-const GENERATION_SHIFT: u32 = 11;
-const RANK_SHIFT: u32 = 3;
+/// A verdict word: 20 bits of generation, of which only the distance counts, 8 bits of rank or machine, 4 bits of kind.
+const GENERATION_SHIFT: u32 = 12;
+const RANK_SHIFT: u32 = 4;
+/// The bits of the kind.
+const KIND: u32 = 0xF;
+/// The bit of the kinds that are about a machine.
+const ELSEWHERE: u32 = 8;
 
 /// One participant's view of one barrier. Not shared; a rank has one per barrier.
 #[derive(Debug)]
@@ -327,6 +430,24 @@ impl<'a> Participant<'a> {
             .collect()
     }
 
+    /// Leader: notes for which machine it waits, all ranks here having arrived; `None` = for none.
+    pub fn await_machine(&self, machine: Option<u8>) {
+        if let Some(arrival) = self.arrival(self.me) {
+            let word = machine.map_or(0, |machine| u32::from(machine).wrapping_add(1));
+            // Relaxed: a word for messages.
+            arrival.awaits.store(word, Ordering::Relaxed);
+        }
+    }
+
+    /// The machine for which the leader waits, if all ranks here have arrived and it waits for one.
+    #[must_use]
+    pub fn awaited_machine(&self) -> Option<u8> {
+        let leader = self.arrival(self.leader())?;
+        // Relaxed: a word for messages.
+        let word = leader.awaits.load(Ordering::Relaxed);
+        u8::try_from(word.checked_sub(1)?).ok()
+    }
+
     /// The signal of the verdict, to sleep on.
     #[must_use]
     pub fn released(&self) -> Option<Signal<'a>> {
@@ -379,11 +500,11 @@ impl<'a> Participant<'a> {
         if word == 0 || ahead > u32::MAX / 2 {
             return Ok(None);
         }
-        let rank = word >> RANK_SHIFT & 0xFF;
-        let known = u16::try_from(rank)
-            .ok()
-            .filter(|rank| *rank < self.segment.geometry().world());
-        match known.and_then(|rank| Verdict::from_parts(word & 7, rank)) {
+        let [number, ..] = (word >> RANK_SHIFT).to_le_bytes();
+        let world = self.segment.geometry().world();
+        let known = Verdict::from_parts(word & KIND, number)
+            .filter(|verdict| verdict.rank().is_none_or(|rank| rank < world));
+        match known {
             Some(Verdict::Passed) if ahead != 0 => Err(self.corrupt(word)),
             Some(_) if ahead != 0 && self.is_noted() => Ok(Some(Verdict::Passed)),
             Some(verdict) => Ok(Some(verdict)),
@@ -406,18 +527,27 @@ struct Arrival<'a> {
     exec: &'a [Word; 2],
     /// The last generation that this rank knows to have passed.
     passed: &'a Word,
+    /// The machine that this rank, a leader, waits for, from 1; 0 = none.
+    awaits: &'a Word,
 }
 
 impl<'a> Arrival<'a> {
     fn of(segment: &Segment<'a>, barrier: u16, rank: u16) -> Option<Self> {
         let index = segment.geometry().arrival(barrier, rank);
         let (exec, rest) = segment.line(index)?.get(WORDS..)?.split_first_chunk()?;
+        let [passed, awaits] = rest.first_chunk()?;
         Some(Self {
             generation: segment.signal(index)?,
             exec,
-            passed: rest.first()?,
+            passed,
+            awaits,
         })
     }
+}
+
+#[expect(clippy::as_conversions, reason = "a wider type; `From` is not const")]
+const fn widened(machine: u8) -> u16 {
+    machine as u16
 }
 
 #[expect(

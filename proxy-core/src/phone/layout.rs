@@ -4,7 +4,7 @@
 //!   word 0    header, 16 words: magic, version, hash, stamp, world, cells, barriers, words, 8 reserved
 //!        16   members:   world x line            [state signal, pid, namespace]
 //!             verdicts:  barriers x line         [verdict signal]
-//!             arrivals:  barriers x world x line [generation signal, exec low, exec high, passed]
+//!             arrivals:  barriers x world x line [generation signal, exec low, exec high, passed, awaits]
 //!             tails:     world x line            [tail signal]
 //!             cursors:   world x world x line    [cursor signal]
 //!             cells:     world x cells x line    [stamp, length, destination, tag, payload ...]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use proxy_core::phone::Corrupt;
-use proxy_core::phone::barrier::{Gather, Participant, RankSet, Verdict};
+use proxy_core::phone::barrier::{Elsewhere, Gather, Participant, RankSet, Verdict};
 use proxy_core::phone::layout::Segment;
 
 use super::counters::Counters;
@@ -145,7 +145,7 @@ impl Barrier {
     /// # Errors
     /// As for [`Self::poll`].
     pub fn pass(&mut self) -> Result<Verdict, BusError> {
-        Ok(self.part.with(|part| part.decide(Verdict::Passed))?)
+        self.decide(Verdict::Passed)
     }
 
     /// Gives up: the generation fails for everybody, unless it is over.
@@ -153,8 +153,20 @@ impl Barrier {
     /// # Errors
     /// As for [`Self::poll`].
     pub fn cancel(&mut self) -> Result<Verdict, BusError> {
-        let me = self.me;
-        Ok(self.part.with(|part| part.decide(Verdict::Cancelled(me)))?)
+        self.decide(Verdict::Cancelled(self.me))
+    }
+
+    /// Ends the generation with an opinion of this rank; returns the verdict that stands.
+    pub(super) fn decide(&mut self, opinion: Verdict) -> Result<Verdict, BusError> {
+        Ok(self.part.with(|part| part.decide(opinion))?)
+    }
+
+    /// Leader that waits for other machines: notes for which, and says whether this rank's deadline has passed.
+    pub(super) fn await_machine(&mut self, machine: Option<u8>) -> bool {
+        self.part.with(|part| {
+            part.participant.await_machine(machine);
+            part.is_late(Instant::now())
+        })
     }
 
     /// Arrives and waits until all have arrived for the same execution.
@@ -171,14 +183,14 @@ impl Barrier {
 
     /// Waits for the verdict on the generation that was arrived at.
     fn verdict(&mut self) -> Result<Verdict, Corrupt> {
-        let (counters, pace, me) = (&self.counters, self.pace, self.me);
+        let (counters, pace) = (&self.counters, self.pace);
         self.part.with_mut(|part| {
             let segment = part.segment;
             let waiting = part.waiting;
             let deadline = waiting.map_or_else(Instant::now, |waiting| waiting.deadline());
             let over = wait::until(segment, pace, deadline, counters, |stage| part.look(stage));
             // Somebody may have decided since the last look, and then that stands.
-            over.unwrap_or_else(|| part.decide(Verdict::TimedOut(me)))
+            over.unwrap_or_else(|| part.decide(part.late()))
         })
     }
 
@@ -240,12 +252,25 @@ impl<'a> Part<'a> {
                 return self.decide(Verdict::Gone(rank)).map(Progress::Over);
             }
         }
-        match self.waiting {
-            Some(waiting) if waiting.deadline() <= now => {
-                let late = Verdict::TimedOut(waiting.rank);
-                self.decide(late).map(Progress::Over)
+        if self.is_late(now) {
+            return self.decide(self.late()).map(Progress::Over);
+        }
+        Ok(Progress::Pending)
+    }
+
+    /// Whether this rank's deadline has passed.
+    fn is_late(&self, now: Instant) -> bool {
+        self.waiting
+            .is_some_and(|waiting| waiting.deadline() <= now)
+    }
+
+    /// This rank's opinion when its deadline has passed: where all ranks have arrived, the leader waits for another machine.
+    fn late(&self) -> Verdict {
+        match self.participant.awaited_machine() {
+            Some(machine) if self.participant.missing().is_empty() => {
+                Verdict::Elsewhere(machine, Elsewhere::Missing)
             }
-            _ => Ok(Progress::Pending),
+            _ => Verdict::TimedOut(self.me),
         }
     }
 

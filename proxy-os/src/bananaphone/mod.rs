@@ -22,6 +22,7 @@
 //! | `wait` | spin, yield, sleep, deadline |
 //! | `channel`, `frame`, `gather`, [`barrier`] | messages, all-gather, barrier |
 //! | [`task`] | the host barrier of the driver's barrier task |
+//! | [`leaders`] | its leg between machines |
 //! | [`bootstrap`] | signature and unique id over trees |
 //! | [`start`] | starting together: a rank that cannot is heard of at once |
 //! | [`counters`], [`error`], [`kill`] | what is counted, what can fail, where tests let a process die |
@@ -40,6 +41,7 @@ mod hub;
 mod join;
 #[doc(hidden)]
 pub mod kill;
+pub mod leaders;
 mod line;
 mod segment;
 pub mod start;

@@ -1,7 +1,8 @@
 //! The host barrier of the driver's barrier task: the bus's barrier in steps that never wait.
 //!
 //! ```text
-//!   arrive    every rank announces itself; the leader is ready when all have arrived
+//!   arrive    every rank announces itself; the leader is ready when all have arrived, and between machines when
+//!             the leaders have exchanged that they have everywhere
 //!   signal    the leader raises the done semaphores
 //!   release   the leader lets everybody pass; the others see it
 //! ```
@@ -11,12 +12,13 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use proxy_core::phone::barrier::Verdict;
+use proxy_core::phone::barrier::{Elsewhere, Verdict};
 use proxy_core::port::BarrierPoll;
 use proxy_core::{ExecId, Status};
 
 use super::barrier::{Barrier, Progress};
-use super::error::{BusError, Within};
+use super::error::{BusError, WaitError, Within};
+use super::leaders::Seat;
 use crate::DeviceWord;
 use crate::context::HostBarrier;
 use crate::log;
@@ -37,8 +39,14 @@ pub struct TaskBarrier {
 #[derive(Debug)]
 struct Inner {
     barrier: Barrier,
+    /// The leader's place among those of other machines.
+    seat: Option<Seat>,
     /// The execution that has arrived and is not over.
     current: Option<ExecId>,
+    /// All ranks of this machine have arrived for it, and the other leaders were told.
+    told: bool,
+    /// Why the last execution that failed did.
+    failure: Option<WaitError>,
 }
 
 /// More semaphores than a leader has.
@@ -77,13 +85,32 @@ impl TaskBarrier {
         }
         let inner = Inner {
             barrier,
+            seat: None,
             current: None,
+            told: false,
+            failure: None,
         };
         Ok(Self {
             state: Mutex::new(inner),
             semaphores,
             within: within.into(),
         })
+    }
+
+    /// Spans machines: the leader of this machine's ranks passes only when those of all machines that share the seat's channel have arrived for
+    /// the same execution. On other ranks than the leader a seat has no effect, and none is needed.
+    #[must_use]
+    pub fn between_machines(mut self, seat: Seat) -> Self {
+        let inner = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        inner.seat = inner.barrier.is_leader().then_some(seat);
+        self
+    }
+
+    /// Why the last execution that failed did, in all words that its status has not: who is missing, which machine, elapsed. Any thread; not
+    /// while the worker should not wait.
+    #[must_use]
+    pub fn last_failure(&self) -> Option<WaitError> {
+        self.inner().failure.clone()
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -98,6 +125,10 @@ impl HostBarrier for TaskBarrier {
             None => {
                 inner.barrier.arrive(exec.0, self.within);
                 inner.current = Some(exec);
+                inner.told = false;
+                if let Some(seat) = &mut inner.seat {
+                    seat.begin();
+                }
             }
             Some(current) if current == exec => {}
             Some(_) => return BarrierPoll::Failed(Status::BARRIER_MISUSE),
@@ -107,7 +138,7 @@ impl HostBarrier for TaskBarrier {
         }
         match inner.barrier.poll() {
             Ok(Progress::Pending) => BarrierPoll::Pending,
-            Ok(Progress::Complete) => BarrierPoll::Ready,
+            Ok(Progress::Complete) => inner.exchange(exec),
             // The leader passes nobody but in `release`.
             Ok(Progress::Over(verdict)) => inner.over(verdict),
             Err(error) => inner.broken(&error),
@@ -149,6 +180,7 @@ impl HostBarrier for TaskBarrier {
             Some(_) => return,
             None => return,
         }
+        inner.tell(Elsewhere::Cancelled);
         if let Err(error) = inner.barrier.cancel() {
             log::error(format_args!("bananaphone: {error}"));
         }
@@ -156,25 +188,76 @@ impl HostBarrier for TaskBarrier {
 }
 
 impl Inner {
+    /// Leader, when all ranks of this machine have arrived: what the other machines say.
+    fn exchange(&mut self, exec: ExecId) -> BarrierPoll {
+        let Some(seat) = &self.seat else {
+            return BarrierPoll::Ready;
+        };
+        if !std::mem::replace(&mut self.told, true) {
+            seat.arrive(exec.0);
+        }
+        let opinion = match seat.outcome() {
+            Some(Ok(())) => {
+                self.barrier.await_machine(None);
+                return BarrierPoll::Ready;
+            }
+            Some(Err((machine, why))) => Verdict::Elsewhere(machine, why),
+            None => {
+                let awaited = seat.awaited();
+                match (self.barrier.await_machine(awaited), awaited) {
+                    (true, Some(machine)) => Verdict::Elsewhere(machine, Elsewhere::Missing),
+                    _ => return BarrierPoll::Pending,
+                }
+            }
+        };
+        match self.barrier.decide(opinion) {
+            Ok(standing) => self.over(standing),
+            Err(error) => self.broken(&error),
+        }
+    }
+
+    /// Tells the other machines that this one's part has failed, unless it is decided.
+    fn tell(&self, why: Elsewhere) {
+        if let Some(seat) = self.seat.as_ref().filter(|seat| seat.outcome().is_none()) {
+            seat.fail(why);
+        }
+    }
+
     fn over(&mut self, verdict: Verdict) -> BarrierPoll {
         self.current = None;
-        let status = match verdict {
+        let (status, why) = match verdict {
             Verdict::Passed => return BarrierPoll::Ready,
-            Verdict::TimedOut(_) => Status::BARRIER_TIMEOUT,
-            Verdict::Gone(_) => Status::PEER_DEAD,
-            Verdict::OtherExecution(_) => Status::MPMD,
-            Verdict::Cancelled(_) => Status::PEER_CANCELLED,
+            Verdict::TimedOut(_) => (Status::BARRIER_TIMEOUT, Elsewhere::TimedOut),
+            Verdict::Gone(_) => (Status::PEER_DEAD, Elsewhere::Cancelled),
+            Verdict::OtherExecution(_) => (Status::MPMD, Elsewhere::OtherExecution),
+            Verdict::Cancelled(_) => (Status::PEER_CANCELLED, Elsewhere::Cancelled),
+            Verdict::Elsewhere(_, why) => (status_of(why), Elsewhere::TimedOut),
         };
-        log::error(format_args!(
-            "bananaphone: {}",
-            self.barrier.failure(verdict)
-        ));
+        let failure = self.barrier.failure(verdict);
+        match &self.seat {
+            Some(seat) => log::error(format_args!("bananaphone: {failure}; {}", seat.account())),
+            None => log::error(format_args!("bananaphone: {failure}")),
+        }
+        self.failure = Some(failure);
+        self.tell(why);
+        self.barrier.await_machine(None);
         BarrierPoll::Failed(status)
     }
 
     fn broken(&mut self, error: &BusError) -> BarrierPoll {
         self.current = None;
+        self.tell(Elsewhere::Cancelled);
         log::error(format_args!("bananaphone: {error}"));
         BarrierPoll::Failed(Status::BUS_CORRUPT)
+    }
+}
+
+/// What it means for this machine's ranks that another machine has failed.
+const fn status_of(why: Elsewhere) -> Status {
+    match why {
+        Elsewhere::Missing | Elsewhere::TimedOut => Status::BARRIER_TIMEOUT,
+        Elsewhere::Gone => Status::PEER_DEAD,
+        Elsewhere::OtherExecution => Status::MPMD,
+        Elsewhere::Cancelled => Status::PEER_CANCELLED,
     }
 }

@@ -7,12 +7,14 @@
 //! | [`shared`](shared()) | one [`Library`] per file and process, kept reasons of failure, unloading |
 //! | [`calls`] | typed calls |
 //! | [`ProxyComm`], `seam` | the worker's side: seam calls, ports |
+//! | [`BootstrapLink`] | messages between ranks over the library's bootstrap |
 //! | [`error`] | what can go wrong, in words |
 //!
 //! A library stays mapped for the life of the process: its exit hooks and thread-local destructors may run at any later
 //! time, and nothing in it is ever called by a destructor of ours.
 
 pub mod abi;
+mod bootstrap;
 pub mod calls;
 pub mod error;
 pub mod loader;
@@ -20,6 +22,7 @@ mod proxy_comm;
 pub(crate) mod seam;
 mod shared;
 
+pub use bootstrap::BootstrapLink;
 pub use calls::Comm;
 pub use error::{Attempt, Busy, CallError, LoadError, MissingSymbol, UnloadError};
 pub use loader::{Library, Version};

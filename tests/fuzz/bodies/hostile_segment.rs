@@ -7,7 +7,7 @@
 
 use core::sync::atomic::Ordering;
 
-use proxy_core::phone::barrier::{Gather, Participant, RankSet, Verdict};
+use proxy_core::phone::barrier::{Elsewhere, Gather, Participant, RankSet, Verdict};
 use proxy_core::phone::layout::{Geometry, HEADER, LINE, Segment};
 use proxy_core::phone::member::Members;
 use proxy_core::phone::ring::{Producer, Reader, RecvError, SendError, To, capacity};
@@ -255,11 +255,12 @@ fn barrier(input: &mut Input<'_>, segment: Segment<'_>, own: &mut Ends<'_>, tall
         },
         2 => {
             let rank = input.rank(world);
-            let opinion = match input.byte() % 5 {
+            let opinion = match input.byte() % 6 {
                 0 => Verdict::Passed,
                 1 => Verdict::TimedOut(rank),
                 2 => Verdict::Gone(rank),
                 3 => Verdict::OtherExecution(rank),
+                4 => Verdict::Elsewhere(input.byte(), Elsewhere::Gone),
                 _ => Verdict::Cancelled(rank),
             };
             let decided = participant.decide(opinion);
@@ -277,7 +278,7 @@ fn barrier(input: &mut Input<'_>, segment: Segment<'_>, own: &mut Ends<'_>, tall
 fn check_verdict(read: Result<Option<Verdict>, Corrupt>, world: u16, tally: &mut Tally) {
     match read {
         Ok(None) => {}
-        Ok(Some(Verdict::Passed)) => tally.verdicts += 1,
+        Ok(Some(Verdict::Passed | Verdict::Elsewhere(..))) => tally.verdicts += 1,
         Ok(Some(
             Verdict::TimedOut(rank)
             | Verdict::Gone(rank)

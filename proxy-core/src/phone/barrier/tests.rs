@@ -3,7 +3,7 @@
 use std::string::ToString;
 use std::vec::Vec;
 
-use super::{GENERATION_SHIFT, Gather, Participant, RankSet, Verdict};
+use super::{Elsewhere, GENERATION_SHIFT, Gather, Participant, RankSet, Verdict};
 use crate::phone::layout::Segment;
 use crate::phone::tests::{Random, on_bus};
 use crate::phone::{Corrupt, Wake};
@@ -128,6 +128,8 @@ fn h21_of_two_opinions_the_first_stands_for_all() {
         Verdict::Gone(2),
         Verdict::OtherExecution(2),
         Verdict::Cancelled(0),
+        Verdict::Elsewhere(255, Elsewhere::Missing),
+        Verdict::Elsewhere(0, Elsewhere::Cancelled),
     ];
     for first in opinions {
         for second in opinions {
@@ -261,7 +263,7 @@ fn wind(segment: Segment<'_>, generation: u32) -> Vec<Participant<'_>> {
 
 #[test]
 fn generations_wrap_in_the_verdict_and_in_the_arrival() {
-    for start in [(1 << 21) - 3, (1 << 20) - 3, u32::MAX - 2] {
+    for start in [(1 << 20) - 3, (1 << 19) - 3, u32::MAX - 2] {
         on_bus(2, 2, 2, |segment| {
             let mut all = wind(segment, start);
             for exec in 0..6 {
@@ -301,7 +303,13 @@ fn h66_a_verdict_that_cannot_be_is_corrupt() {
         all.iter_mut().for_each(|rank| arrive(rank, 1));
         let verdict = all[1].released().unwrap();
         // No kind; a kind too many; a rank that is not there; passed without us.
-        for found in [1 << 11, 1 << 11 | 7, 1 << 11 | 2 << 3 | 3, 2 << 11 | 1] {
+        for found in [
+            1 << 12,
+            1 << 12 | 7,
+            1 << 12 | 8,
+            1 << 12 | 2 << 4 | 3,
+            2 << 12 | 1,
+        ] {
             let _ = verdict.store(found);
             let corrupt = Corrupt {
                 field: "verdict",
@@ -440,4 +448,36 @@ fn verdicts_are_told_in_words() {
     ] {
         assert_eq!(verdict.to_string(), text);
     }
+}
+
+#[test]
+fn verdicts_on_other_machines_keep_machine_and_cause() {
+    for (machine, why) in [0, 1, 127, 255]
+        .into_iter()
+        .flat_map(|machine| Elsewhere::ALL.map(|why| (machine, why)))
+    {
+        on_barrier(2, |_, mut all| {
+            all.iter_mut().for_each(|rank| arrive(rank, 1));
+            let verdict = Verdict::Elsewhere(machine, why);
+            assert_eq!(all[0].decide(verdict), Ok((verdict, Wake::Nobody)));
+            assert_eq!(all[1].verdict(), Ok(Some(verdict)));
+            assert!(
+                verdict
+                    .to_string()
+                    .contains(&std::format!("machine {machine}"))
+            );
+        });
+    }
+}
+
+#[test]
+fn all_ranks_know_for_which_machine_their_leader_waits() {
+    on_barrier(3, |_, mut all| {
+        all.iter_mut().for_each(|rank| arrive(rank, 1));
+        assert_eq!(all[2].awaited_machine(), None);
+        all[0].await_machine(Some(255));
+        assert_eq!(all[2].awaited_machine(), Some(255));
+        all[0].await_machine(None);
+        assert_eq!(all[1].awaited_machine(), None);
+    });
 }
