@@ -22,250 +22,18 @@
 //! bus's. What it hears becomes the verdict here ([`Verdict::Elsewhere`]), and while it waits it notes for which machine, so
 //! that a rank whose deadline passes can name it.
 
-use core::fmt;
+mod verdict;
 
 use super::layout::{MAX_WORLD, Segment};
 use super::signal::WORDS;
 use super::{Corrupt, Signal, Wake, Word};
 use crate::sync::Ordering;
 
+pub use super::ranks::RankSet;
+pub use verdict::{Elsewhere, Verdict};
+
 /// Changes with the meaning of arrivals and verdicts; part of the layout's hash.
 pub(super) const LAYOUT: u32 = 2;
-
-/// A set of ranks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub struct RankSet([u32; 4]);
-
-impl RankSet {
-    /// Adds a rank below 128; others are left out.
-    #[must_use]
-    pub fn with(mut self, rank: u16) -> Self {
-        if let Some(word) = self.0.get_mut(usize::from(rank >> 5)) {
-            *word |= 1 << (rank & 31);
-        }
-        self
-    }
-
-    /// All ranks below `world`.
-    #[must_use]
-    pub fn below(world: u16) -> Self {
-        (0..world).collect()
-    }
-
-    /// Whether a rank is in it.
-    #[must_use]
-    pub fn has(&self, rank: u16) -> bool {
-        self.0
-            .get(usize::from(rank >> 5))
-            .is_some_and(|word| word >> (rank & 31) & 1 == 1)
-    }
-
-    /// Its ranks in order.
-    pub fn iter(&self) -> impl Iterator<Item = u16> + use<> {
-        let set = *self;
-        (0..128).filter(move |rank| set.has(*rank))
-    }
-
-    /// Number of ranks.
-    #[must_use]
-    pub fn len(&self) -> u32 {
-        self.0
-            .iter()
-            .map(|word| word.count_ones())
-            .fold(0, u32::wrapping_add)
-    }
-
-    /// Whether it has none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.0 == [0; 4]
-    }
-
-    /// The lowest rank.
-    #[must_use]
-    pub fn first(&self) -> Option<u16> {
-        self.iter().next()
-    }
-}
-
-impl RankSet {
-    /// Its 128 bits: rank r is bit r % 32 of word r / 32.
-    #[must_use]
-    pub const fn words(self) -> [u32; 4] {
-        self.0
-    }
-
-    /// The set with these bits.
-    #[must_use]
-    pub const fn from_words(words: [u32; 4]) -> Self {
-        Self(words)
-    }
-
-    /// Without a rank.
-    #[must_use]
-    pub fn without(mut self, rank: u16) -> Self {
-        if let Some(word) = self.0.get_mut(usize::from(rank >> 5)) {
-            *word &= !(1 << (rank & 31));
-        }
-        self
-    }
-}
-
-impl FromIterator<u16> for RankSet {
-    fn from_iter<I: IntoIterator<Item = u16>>(ranks: I) -> Self {
-        ranks.into_iter().fold(Self::default(), Self::with)
-    }
-}
-
-impl fmt::Display for RankSet {
-    /// Ranges, not lists: `{0-3,7}`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("{")?;
-        let mut ranks = self.iter().peekable();
-        let mut comma = "";
-        while let Some(first) = ranks.next() {
-            let mut last = first;
-            while let Some(next) = ranks.next_if(|next| *next == last.wrapping_add(1)) {
-                last = next;
-            }
-            write!(f, "{comma}{first}")?;
-            if last > first {
-                write!(f, "-{last}")?;
-            }
-            comma = ",";
-        }
-        f.write_str("}")
-    }
-}
-
-/// How the part of a generation that is on another machine failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub enum Elsewhere {
-    /// Its leader has not told that it has arrived, until the deadline.
-    Missing,
-    /// Its leader cannot be reached, or has stopped.
-    Gone,
-    /// It is at another execution.
-    OtherExecution,
-    /// A rank there waited longer than its deadline.
-    TimedOut,
-    /// A rank there gave up or died.
-    Cancelled,
-}
-
-impl Elsewhere {
-    /// All of them.
-    pub const ALL: [Self; 5] = [
-        Self::Missing,
-        Self::Gone,
-        Self::OtherExecution,
-        Self::TimedOut,
-        Self::Cancelled,
-    ];
-
-    /// Its number, 1 to 5, for words and messages.
-    #[must_use]
-    pub const fn number(self) -> u32 {
-        match self {
-            Self::Missing => 1,
-            Self::Gone => 2,
-            Self::OtherExecution => 3,
-            Self::TimedOut => 4,
-            Self::Cancelled => 5,
-        }
-    }
-
-    /// The one with this number.
-    #[must_use]
-    pub fn from_number(number: u32) -> Option<Self> {
-        Self::ALL.into_iter().find(|why| why.number() == number)
-    }
-}
-
-/// How a generation ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub enum Verdict {
-    /// Everybody arrived.
-    Passed,
-    /// This rank's deadline passed before that.
-    TimedOut(u16),
-    /// This rank died or left before it arrived.
-    Gone(u16),
-    /// This rank arrived for another execution than the leader.
-    OtherExecution(u16),
-    /// This rank gave up: its task was aborted or failed.
-    Cancelled(u16),
-    /// This machine's part of the barrier failed.
-    Elsewhere(u8, Elsewhere),
-}
-
-impl Verdict {
-    /// Kind, and number of a rank or, for kinds with [`ELSEWHERE`], of a machine.
-    const fn parts(self) -> (u32, u16) {
-        match self {
-            Self::Passed => (1, 0),
-            Self::TimedOut(rank) => (2, rank),
-            Self::Gone(rank) => (3, rank),
-            Self::OtherExecution(rank) => (4, rank),
-            Self::Cancelled(rank) => (5, rank),
-            Self::Elsewhere(machine, why) => (ELSEWHERE | why.number(), widened(machine)),
-        }
-    }
-
-    fn from_parts(kind: u32, number: u8) -> Option<Self> {
-        let rank = u16::from(number);
-        match kind {
-            1 => Some(Self::Passed),
-            2 => Some(Self::TimedOut(rank)),
-            3 => Some(Self::Gone(rank)),
-            4 => Some(Self::OtherExecution(rank)),
-            5 => Some(Self::Cancelled(rank)),
-            _ if kind & ELSEWHERE == 0 => None,
-            _ => Elsewhere::from_number(kind ^ ELSEWHERE).map(|why| Self::Elsewhere(number, why)),
-        }
-    }
-
-    /// The rank that it is about; none if it is about a machine.
-    const fn rank(self) -> Option<u16> {
-        match self {
-            Self::Elsewhere(..) => None,
-            other => Some(other.parts().1),
-        }
-    }
-}
-
-impl fmt::Display for Verdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Passed => f.write_str("passed"),
-            Self::TimedOut(rank) => write!(f, "rank {rank} waited longer than its deadline"),
-            Self::Gone(rank) => write!(f, "rank {rank} is gone"),
-            Self::OtherExecution(rank) => {
-                write!(
-                    f,
-                    "MPMD execution is not supported: rank {rank} is at another execution"
-                )
-            }
-            Self::Cancelled(rank) => write!(f, "rank {rank} gave up"),
-            Self::Elsewhere(machine, why) => match why {
-                Elsewhere::Missing => write!(f, "nothing came from machine {machine}"),
-                Elsewhere::Gone => write!(f, "machine {machine} is gone"),
-                Elsewhere::OtherExecution => write!(
-                    f,
-                    "MPMD execution is not supported: machine {machine} is at another execution"
-                ),
-                Elsewhere::TimedOut => write!(
-                    f,
-                    "a rank of machine {machine} waited longer than its deadline"
-                ),
-                Elsewhere::Cancelled => write!(f, "a rank of machine {machine} gave up or died"),
-            },
-        }
-    }
-}
 
 /// What the leader sees of its participants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -284,8 +52,6 @@ const GENERATION_SHIFT: u32 = 12;
 const RANK_SHIFT: u32 = 4;
 /// The bits of the kind.
 const KIND: u32 = 0xF;
-/// The bit of the kinds that are about a machine.
-const ELSEWHERE: u32 = 8;
 
 /// One participant's view of one barrier. Not shared; a rank has one per barrier.
 #[derive(Debug)]
@@ -543,11 +309,6 @@ impl<'a> Arrival<'a> {
             awaits,
         })
     }
-}
-
-#[expect(clippy::as_conversions, reason = "a wider type; `From` is not const")]
-const fn widened(machine: u8) -> u16 {
-    machine as u16
 }
 
 #[expect(

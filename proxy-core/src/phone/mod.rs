@@ -18,6 +18,7 @@
 pub mod barrier;
 pub mod layout;
 pub mod member;
+mod ranks;
 pub mod ring;
 mod signal;
 

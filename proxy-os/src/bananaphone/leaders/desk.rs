@@ -164,8 +164,9 @@ impl Channel {
             if let Some(why) = Elsewhere::from_number(low) {
                 return (generation, Vote::Failed(why));
             }
+            // Acquire pairs with the release of the id in `cast`.
             let exec = self.exec[place(generation)].load(Ordering::Acquire);
-            // An id of two generations later was stored after a vote that is seen now.
+            // Acquire as above. An id of two generations later was stored after a vote that is seen now.
             if self.vote.load(Ordering::Acquire) == word {
                 return (generation, Vote::Arrived(exec));
             }
