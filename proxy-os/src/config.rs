@@ -16,6 +16,7 @@ use kind::{Capped, Chart, Count, Cpus, Kind, Root, Span, Switch, Verbosity};
 pub use root::{BadRootCommId, Host, RootCommId};
 
 use crate::affinity::Placement;
+use crate::bananaphone::Within;
 use crate::latency::HistogramConfig;
 use crate::log::{self, Level};
 
@@ -224,6 +225,9 @@ settings! {
     /// How long a worker without tasks spins before it sleeps: waking a sleeper takes longer than a spin hand-off. Ours.
     spin_before_sleep: Duration = Duration::from_micros(50), "NEURON_RT_PROXY_SPIN_US",
         Span { unit: Duration::from_micros(1), name: "microseconds" };
+    /// How long a rank may wait for the others on the host bus; [`Settings::bus_within`] is what calls take. Ours.
+    bus_timeout: Duration = Duration::from_secs(60), "NEURON_RT_PROXY_BUS_TIMEOUT",
+        Span { unit: Duration::from_secs(1), name: "seconds" };
     /// Idle ticks in a row that a worker on a shared core spins through before it yields. Ours.
     spin_ticks: u32 = 16, "NEURON_RT_PROXY_SPIN_TICKS", Count { min: 0 };
 }
@@ -248,6 +252,11 @@ impl Settings {
     /// For values given through the API.
     pub fn builder() -> Builder {
         Builder::default()
+    }
+
+    /// [`Self::bus_timeout`] as the bus's calls take it: when it passes, the error names its variable.
+    pub fn bus_within(&self) -> Within {
+        Within::new(*self.bus_timeout(), "NEURON_RT_PROXY_BUS_TIMEOUT")
     }
 
     /// Where workers run: [`Self::low_latency_cpus`], strict when either says so.

@@ -18,6 +18,7 @@
 //! | [`config`], [`affinity`], [`log`] | settings, CPUs, messages |
 //! | [`latency`], [`trace`] | how long tasks wait and run; a timeline of all events |
 //! | [`watch`], [`waiting`] | what a stuck worker shows; which start words have not fired |
+//! | [`global_comm`] | setup and free of a rank's bus and group together |
 //! | [`bananaphone`] | the host bus of the ranks of one machine |
 //! | [`sys`] | system calls |
 
@@ -29,6 +30,7 @@ pub mod consume;
 pub mod context;
 mod dedicated;
 pub mod device;
+pub mod global_comm;
 pub mod latency;
 mod leave;
 pub mod log;
@@ -45,5 +47,6 @@ pub use config::Settings;
 pub use consume::{ConsumeError, Patience};
 pub use context::{BuildError, ContextBuilder, Fifo, HostBarrier};
 pub use device::DeviceWord;
+pub use global_comm::GlobalComm;
 pub use queue::{Context, Execution, ProxyQueue, Release, ReleaseError, StartError};
 pub use registry::{AcquireError, Group, Released};

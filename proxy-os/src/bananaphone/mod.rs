@@ -204,6 +204,12 @@ impl Bus {
         self.geometry.world()
     }
 
+    /// Barrier slots of the bus.
+    #[must_use]
+    pub const fn barriers(&self) -> u16 {
+        self.geometry.barriers()
+    }
+
     /// Whether this rank's process lets the others in.
     #[must_use]
     pub const fn is_hub(&self) -> bool {

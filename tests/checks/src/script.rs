@@ -118,9 +118,14 @@ impl Script {
 
     /// A builder for contexts of `rank` on this communicator, of 8 ranks.
     pub fn context(&self, rank: u32) -> ContextBuilder {
+        self.context_among(rank, 8)
+    }
+
+    /// A builder for contexts of `rank` on this communicator, of `ranks` ranks.
+    pub fn context_among(&self, rank: u32, ranks: u32) -> ContextBuilder {
         // SAFETY: the handle lives as long as the process; each test uses it from one queue; the scripted library follows
         // no address of the arrays.
-        let comm = unsafe { ProxyComm::new(library(), self.comm, 8) };
+        let comm = unsafe { ProxyComm::new(library(), self.comm, ranks) };
         ContextBuilder::new(comm, Rank(rank))
     }
 }

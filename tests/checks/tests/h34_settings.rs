@@ -181,6 +181,7 @@ NEURON_RT_DBG_CC_PROXY_HISTOGRAM_CONFIG = unset (default)
 NEURON_RT_PROXY_LATENCY_FROM_APPEND = 0 (default)
 NEURON_RT_LOG_LEVEL = WARN (default)
 NEURON_RT_PROXY_SPIN_US = 50 microseconds (default)
+NEURON_RT_PROXY_BUS_TIMEOUT = 60 seconds (default)
 NEURON_RT_PROXY_SPIN_TICKS = 16 (default)
 ";
     assert_eq!(Settings::default().to_string(), expected);
