@@ -128,11 +128,17 @@ fn h38_h71_every_step_that_fails_undoes_those_before_it() {
     }
     nothing_is_left();
 
+    exchange_group_and_leaders(&job, &ample);
+    whole_life(&job, &ample);
+}
+
+/// The steps that fail on all ranks.
+fn exchange_group_and_leaders(job: &str, ample: &Settings) {
     // Exchange: other collectives, and no unique id.
     for (digests, id) in [([1, 2], Some(ID)), ([1, 1], None)] {
         let errors = both(|rank| {
             let digest = digests[usize::from(rank)];
-            set_up(options(&job, rank, 2, &ample), &ample, digest, id).unwrap_err()
+            set_up(options(job, rank, 2, ample), ample, digest, id).unwrap_err()
         });
         for error in errors {
             let SetupError::Exchange(BootstrapError::Mismatch | BootstrapError::NoUniqueId) = error
@@ -152,7 +158,7 @@ fn h38_h71_every_step_that_fails_undoes_those_before_it() {
         .from_lookup(|_| None)
         .unwrap();
     let errors =
-        both(|rank| set_up(options(&job, rank, 2, &ample), &nowhere, 1, Some(ID)).unwrap_err());
+        both(|rank| set_up(options(job, rank, 2, ample), &nowhere, 1, Some(ID)).unwrap_err());
     for error in errors {
         assert!(matches!(error, SetupError::Group(_)), "{error}");
         assert!(
@@ -164,7 +170,7 @@ fn h38_h71_every_step_that_fails_undoes_those_before_it() {
 
     // Leaders: this machine is not among the machines.
     let errors = both(|rank| {
-        let comm = set_up(options(&job, rank, 2, &ample), &ample, 1, Some(ID)).unwrap();
+        let comm = set_up(options(job, rank, 2, ample), ample, 1, Some(ID)).unwrap();
         comm.between_machines(Nobody, &[0, 2], 2).unwrap_err()
     });
     for error in errors {
@@ -172,8 +178,6 @@ fn h38_h71_every_step_that_fails_undoes_those_before_it() {
         assert!(error.to_string().contains("machine 2 of 2"), "{error}");
     }
     nothing_is_left();
-
-    whole_life(&job, &ample);
 }
 
 /// After all these failures under the same job id the whole works: barrier tasks pass, and free leaves nothing.
