@@ -4,6 +4,7 @@
 use std::io::Write;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
 use proxy_checks::child;
 use proxy_checks::script::sets;
@@ -11,7 +12,9 @@ use proxy_checks::stub::{Scratch, Stub};
 use proxy_core::{ExecId, Gid, Rank};
 use proxy_os::nccom::{self, Comm, Hold, Library, ProxyComm, UnloadError};
 use proxy_os::sys::{exit, thread};
-use proxy_os::{Context, ContextBuilder, ProxyQueue, Settings};
+use proxy_os::{Context, ContextBuilder, Group, ProxyQueue, Release, Released, Settings};
+
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The first call after the exit hook.
 fn late(log: &[String]) -> Option<&String> {
@@ -87,16 +90,33 @@ fn child_that_never_shuts_down() {
 
 #[test]
 fn h23_a_worker_left_running_calls_nothing_after_the_exit_hook() {
-    let scratch = Scratch::new();
-    let stub = scratch.stub("libstub.so", &[]);
-    let child = "child_that_leaves_its_worker_running";
-    child::run(child, &scratch.path(""), &scratch.path(""));
-    let log = stub.log();
+    let log = log_of_a_worker_left_running(&[]);
     let at = |event: &str| log.iter().position(|line| line == event);
     assert_eq!(late(&log), None);
     assert!(at("call NetworkProxyProgress").is_some(), "{log:?}");
     assert!(at("call StopNetworkProxy").is_some(), "{log:?}");
     assert!(at("call StopNetworkProxy") < at("exit hook"), "{log:?}");
+}
+
+/// The library's other way to have an end of its own: its thread-local on the worker is destroyed by that worker, whose thread
+/// ends before the exit hook runs, and nothing is called later.
+#[test]
+fn h23_a_worker_left_running_destroys_the_librarys_thread_locals_first() {
+    let log = log_of_a_worker_left_running(&["THREAD_LOCAL"]);
+    let at = |event: &str| log.iter().position(|line| line == event);
+    assert_eq!(late(&log), None);
+    assert!(at("thread end").is_some(), "{log:?}");
+    assert!(at("call StopNetworkProxy") < at("thread end"), "{log:?}");
+    assert!(at("thread end") < at("exit hook"), "{log:?}");
+}
+
+/// What happens in a stub with these switches when a process ends without a word to its worker.
+fn log_of_a_worker_left_running(switches: &[&str]) -> Vec<String> {
+    let scratch = Scratch::new();
+    let stub = scratch.stub("libstub.so", switches);
+    let child = "child_that_leaves_its_worker_running";
+    child::run(child, &scratch.path(""), &scratch.path(""));
+    stub.log()
 }
 
 /// A task that never ends keeps the worker calling the library, and nobody releases anything.
@@ -200,6 +220,38 @@ fn h25_a_library_in_use_is_not_unloaded_and_the_holders_are_listed() {
     let mut end = log[log.len() - 3..].to_vec();
     end[1..].sort();
     assert_eq!(end, ["call FiniPlugin", "exit hook", "unmapped"]);
+    assert_eq!(stub.mappings(), 0);
+}
+
+#[test]
+fn h25_a_live_group_holds_its_library() {
+    static COMM: AtomicI32 = AtomicI32::new(1);
+    let scratch = Scratch::new();
+    let stub = scratch.stub("libstub.so", &[]);
+    let settings = Settings::default();
+    let mut group = Group::acquire(Gid(25), &settings, PATIENCE).expect("a group");
+    let comm = Comm::new(COMM.as_ptr().cast()).expect("an address");
+    // SAFETY: the stub looks at none of its arguments.
+    let comm = unsafe { ProxyComm::new(load(&stub), comm, 2) };
+    let builder = ContextBuilder::new(comm, Rank(1)).block(1, sets(1, 1));
+    let context = group.queue().context(builder).expect("a context");
+    // SAFETY: it is refused, as the assertions show.
+    let refused = unsafe { nccom::unload(load(&stub)) }.expect_err("the group is alive");
+    let UnloadError::Busy(busy) = refused else {
+        panic!("{refused}")
+    };
+    assert_eq!(busy.holders.len(), 1, "{:?}", busy.holders);
+    assert!(
+        busy.holders[0].contains("communicator"),
+        "{:?}",
+        busy.holders
+    );
+    assert_eq!(stub.count("call FiniPlugin"), 0);
+    drop(context);
+    let released = group.release(Release::Drain, PATIENCE);
+    assert_eq!(released, Ok(Released::Ended));
+    // SAFETY: the group's worker has ended, and this thread has called nothing but the loader.
+    unsafe { nccom::unload(busy.library) }.expect("nobody uses the library");
     assert_eq!(stub.mappings(), 0);
 }
 

@@ -1,6 +1,5 @@
 //! Groups, shares and workers coming and going.
 
-use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use proxy_checks::script::{Script, sets};
@@ -15,6 +14,13 @@ fn acquire(gid: u32) -> Group {
 
 /// Rounds of each of two threads, a hundred thousand together.
 const ROUNDS: u64 = 50_000;
+/// What the requirement calls promptly.
+const PROMPT: Duration = Duration::from_millis(200);
+/// Rounds of each thread, one in a thousand, that may take longer because the machine does something else. A lost wake-up comes
+/// in one of them does not end by itself: [`HANG`] catches a single one.
+const HICCUPS: usize = 50;
+/// No round may take this long.
+const HANG: Duration = Duration::from_secs(2);
 
 #[test]
 fn h38_a_hundred_thousand_workers_come_and_go_promptly() {
@@ -22,6 +28,7 @@ fn h38_a_hundred_thousand_workers_come_and_go_promptly() {
         let script = Script::open();
         let settings = Settings::default();
         let mut slowest = Duration::ZERO;
+        let mut late = 0;
         for round in 0..ROUNDS {
             let queue = ProxyQueue::start(Gid(1), &settings).unwrap();
             let context = queue
@@ -39,7 +46,9 @@ fn h38_a_hundred_thousand_workers_come_and_go_promptly() {
                 Ok(()),
                 "round {round}"
             );
-            slowest = slowest.max(since.elapsed());
+            let took = since.elapsed();
+            slowest = slowest.max(took);
+            late += usize::from(took > PROMPT);
             if let Some(ticket) = appended {
                 assert_eq!(
                     queue.poll(ticket),
@@ -48,18 +57,17 @@ fn h38_a_hundred_thousand_workers_come_and_go_promptly() {
                 );
             }
         }
-        slowest
+        (slowest, late)
     };
-    let slowest = std::thread::scope(|scope| {
+    let ended = std::thread::scope(|scope| {
         let threads = [scope.spawn(lives), scope.spawn(lives)];
         threads.map(|thread| thread.join().unwrap())
     });
-    assert!(
-        slowest
-            .iter()
-            .all(|slowest| *slowest < Duration::from_secs(2)),
-        "{slowest:?}"
-    );
+    println!("slowest round and rounds above {PROMPT:?}, by thread: {ended:?}");
+    for (slowest, late) in ended {
+        assert!(slowest < HANG, "{slowest:?}");
+        assert!(late <= HICCUPS, "{late} rounds took longer than {PROMPT:?}");
+    }
 }
 
 #[test]
@@ -84,30 +92,6 @@ fn h38_no_wake_up_is_lost_between_append_and_sleep() {
         "the rounds must meet a sleeping worker, too: {:?}",
         queue.counters()
     );
-}
-
-#[test]
-fn h42_sixteen_threads_share_one_worker_and_the_last_release_ends_it() {
-    let gate = Barrier::new(16);
-    std::thread::scope(|scope| {
-        for _ in 0..16 {
-            scope.spawn(|| {
-                for _ in 0..200 {
-                    gate.wait();
-                    let mut group = acquire(5);
-                    let tid = group.queue().tid();
-                    gate.wait();
-                    assert_eq!(Group::sharers(Gid(5)), 16);
-                    gate.wait();
-                    assert_eq!(acquire(5).queue().tid(), tid, "one worker for all");
-                    gate.wait();
-                    group.release(Release::Drain, PATIENCE).unwrap();
-                    gate.wait();
-                    assert_eq!(Group::sharers(Gid(5)), 0);
-                }
-            });
-        }
-    });
 }
 
 #[test]
