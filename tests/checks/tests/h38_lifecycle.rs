@@ -16,8 +16,8 @@ fn acquire(gid: u32) -> Group {
 const ROUNDS: u64 = 50_000;
 /// What the requirement calls promptly.
 const PROMPT: Duration = Duration::from_millis(200);
-/// Rounds of each thread, one in a thousand, that may take longer because the machine does something else. A lost wake-up comes
-/// in one of them does not end by itself: [`HANG`] catches a single one.
+/// Rounds of each thread, one in a thousand, that may take longer because the machine does something else. That cannot hide a
+/// lost wake-up: it does not end by itself, so a single one runs into [`HANG`].
 const HICCUPS: usize = 50;
 /// No round may take this long.
 const HANG: Duration = Duration::from_secs(2);
