@@ -89,7 +89,8 @@ impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS,
         self.contexts.register(spec, bucket)
     }
 
-    /// Forgets a context, once none of its tasks is unfinished. Its consumed or unconsumed statuses stay valid. An append
+    /// Forgets a context, once none of its tasks is unfinished. Statuses that were not consumed can be polled by ticket until an
+    /// append finds the rank full: then they are given up, and answer [`PollError::AlreadyConsumed`]. An append
     /// that runs beside it keeps the context and makes this say busy, or is refused with [`EnqueueError::UnknownContext`];
     /// if the two meet in the middle, both are refused and the context stays.
     pub fn retire(&self, context: ContextId) -> Result<(), ContextError> {

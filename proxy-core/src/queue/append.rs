@@ -1,13 +1,13 @@
 //! Appending: claim slots, arm, fill, publish, push; each step is undone if a later one fails.
 
 use super::{Appended, EnqueueError, Queue};
-use crate::board::{Slot, TaskKey, Word};
+use crate::board::{Phase, Slot, TaskKey, Word};
 use crate::context::{ContextSlot, Entry, Spec};
 use crate::doorbell::{Bell, Shut};
 use crate::id::{ContextId, ExecId, Ticket};
 use crate::limits::{index, narrow};
 use crate::port::DeviceWords;
-use crate::status::TaskKind;
+use crate::status::{RunState, TaskKind};
 use crate::sync::Ordering;
 use crate::trigger::{Arming, FiredBeforeArm};
 
@@ -33,6 +33,29 @@ impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS,
         None
     }
 
+    /// Frees the slots of tasks that are done and whose context has been retired; returns whether there were any.
+    ///
+    /// Only who kept a ticket can still ask for such a status, and an append needs the room more. Lock-free, O(slots of the rank); an
+    /// append comes here only when the rank is full.
+    fn reclaim(&self, bucket: u32) -> bool {
+        let mut any = false;
+        for slot in self.slots.get(index(bucket)).into_iter().flatten() {
+            let word = slot.word();
+            if word.phase() != Phase::Live(RunState::Done) {
+                continue;
+            }
+            let retired = |id| {
+                (self.contexts.get(id)).is_none_or(|context| context.entry_of_task(id).is_none())
+            };
+            if slot.key(word).is_some_and(|key| retired(key.context)) {
+                // A consumer who is faster has it, and the slot is free all the same.
+                slot.consume(word);
+                any = true;
+            }
+        }
+        any
+    }
+
     /// A slot for each kind that is asked for, or none at all.
     fn claim_all(
         &self,
@@ -42,7 +65,10 @@ impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS,
         let mut claims: Claims<'_> = [None, None];
         for (claim, kind) in claims.iter_mut().zip(kinds) {
             let Some(kind) = kind else { continue };
-            *claim = self.claim(entry.bucket, kind);
+            *claim = self.claim(entry.bucket, kind).or_else(|| {
+                let freed = self.reclaim(entry.bucket);
+                freed.then(|| self.claim(entry.bucket, kind)).flatten()
+            });
             if claim.is_none() {
                 unclaim(&claims);
                 return Err(EnqueueError::Full {
@@ -168,5 +194,76 @@ fn disarm_claimed(
         for (_, _, word) in claims.iter().flatten() {
             context_slot.gate(context, word.kind(), spec).disarm();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::Rank;
+    use crate::queue::{Poll, PollError};
+    use crate::status::Status;
+
+    /// Words that nobody looks at: the contexts here have none.
+    struct NoWords;
+
+    impl DeviceWords for NoWords {
+        fn load(&self, _: ContextId, _: TaskKind, _: crate::id::Stream) -> u32 {
+            0
+        }
+
+        fn compare_exchange(
+            &self,
+            _: ContextId,
+            _: TaskKind,
+            _: crate::id::Stream,
+            _: u32,
+            _: u32,
+        ) -> bool {
+            false
+        }
+    }
+
+    /// Appends a task and ends it, as the worker would.
+    fn ended(queue: &Queue<1, 2, 2>, context: ContextId, status: Status) -> Ticket {
+        let appended = queue.enqueue(context, ExecId(1), &NoWords).unwrap();
+        let ticket = appended.network.unwrap();
+        queue.context_slot(context).unwrap().count_finish(1);
+        let slot = queue.slot(ticket.slot).unwrap();
+        slot.report(slot.word(), RunState::Done, status);
+        ticket
+    }
+
+    #[test]
+    fn statuses_of_retired_contexts_can_be_polled_until_their_room_is_needed() {
+        let queue = Queue::<1, 2, 2>::new();
+        let first = queue.register(&Spec::new(Rank(0))).unwrap();
+        let tickets = [
+            ended(&queue, first, Status(1)),
+            ended(&queue, first, Status(2)),
+        ];
+        let second = queue.register(&Spec::new(Rank(0))).unwrap();
+        let full = EnqueueError::Full {
+            rank: Rank(0),
+            capacity: 2,
+        };
+        let refused = queue.enqueue(second, ExecId(2), &NoWords);
+        assert_eq!(refused, Err(full), "statuses of a live context are kept");
+        queue.retire(first).unwrap();
+        assert_eq!(queue.poll(tickets[0]), Ok(Poll::Done(Status(1))));
+        // One place is free now, so nothing is taken away.
+        let other = queue.enqueue(second, ExecId(2), &NoWords).unwrap();
+        let third = queue.enqueue(second, ExecId(3), &NoWords).unwrap();
+        assert_eq!(
+            third.network.map(|ticket| ticket.slot),
+            Some(tickets[1].slot)
+        );
+        assert_eq!(
+            other.network.map(|ticket| ticket.slot),
+            Some(tickets[0].slot)
+        );
+        assert_eq!(queue.poll(tickets[1]), Err(PollError::AlreadyConsumed));
+        let refused = queue.enqueue(second, ExecId(4), &NoWords);
+        assert_eq!(refused, Err(full), "nothing is left to be reclaimed");
     }
 }

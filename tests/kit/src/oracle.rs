@@ -146,8 +146,10 @@ impl Oracle {
         if self.closed {
             return Err(EnqueueError::Closed);
         }
-        let unconsumed = |task: &&Task| task.rank == spec.rank && !task.consumed;
-        if self.tasks.iter().filter(unconsumed).count() + kinds.len() > self.tasks_per_rank {
+        if !self.has_room(spec.rank, kinds.len()) {
+            self.give_up_retired(spec.rank);
+        }
+        if !self.has_room(spec.rank, kinds.len()) {
             return Err(EnqueueError::Full {
                 rank: spec.rank,
                 capacity: u32::try_from(self.tasks_per_rank).unwrap(),
@@ -171,6 +173,19 @@ impl Oracle {
             });
         }
         Ok((ids, self.ring()))
+    }
+
+    fn has_room(&self, rank: Rank, wanted: usize) -> bool {
+        let unconsumed = |task: &&Task| task.rank == rank && !task.consumed;
+        self.tasks.iter().filter(unconsumed).count() + wanted <= self.tasks_per_rank
+    }
+
+    /// A full rank gives up the statuses of retired contexts.
+    fn give_up_retired(&mut self, rank: Rank) {
+        for task in &mut self.tasks {
+            let retired = !self.contexts.contains_key(&key(task.context));
+            task.consumed |= task.rank == rank && task.state == RunState::Done && retired;
+        }
     }
 
     fn arm_all(
