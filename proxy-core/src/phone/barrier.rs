@@ -22,6 +22,7 @@
 //! bus's. What it hears becomes the verdict here ([`Verdict::Elsewhere`]), and while it waits it notes for which machine, so
 //! that a rank whose deadline passes can name it.
 
+mod claim;
 mod verdict;
 
 use super::layout::{MAX_WORLD, Segment};
@@ -30,10 +31,11 @@ use super::{Corrupt, Signal, Wake, Word};
 use crate::sync::Ordering;
 
 pub use super::ranks::RankSet;
+pub use claim::OtherParticipants;
 pub use verdict::{Elsewhere, Verdict};
 
 /// Changes with the meaning of arrivals and verdicts; part of the layout's hash.
-pub(super) const LAYOUT: u32 = 2;
+pub(super) const LAYOUT: u32 = 3;
 
 /// What the leader sees of its participants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -295,18 +297,21 @@ struct Arrival<'a> {
     passed: &'a Word,
     /// The machine that this rank, a leader, waits for, from 1; 0 = none.
     awaits: &'a Word,
+    /// The participants that this rank was told, if it claimed the barrier.
+    participants: &'a [Word; 4],
 }
 
 impl<'a> Arrival<'a> {
     fn of(segment: &Segment<'a>, barrier: u16, rank: u16) -> Option<Self> {
         let index = segment.geometry().arrival(barrier, rank);
         let (exec, rest) = segment.line(index)?.get(WORDS..)?.split_first_chunk()?;
-        let [passed, awaits] = rest.first_chunk()?;
+        let ([passed, awaits], rest) = rest.split_first_chunk()?;
         Some(Self {
             generation: segment.signal(index)?,
             exec,
             passed,
             awaits,
+            participants: rest.first_chunk()?,
         })
     }
 }

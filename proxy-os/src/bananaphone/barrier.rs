@@ -71,6 +71,14 @@ impl Barrier {
         let part = Tied::<PartOf>::new(&home.mapping, |words| {
             let segment = Segment::attach(words).map_err(|_| bad())?;
             let participant = Participant::new(segment, slot, me, participants).ok_or_else(bad)?;
+            participant
+                .claim()?
+                .map_err(|other| BusError::OtherParticipants {
+                    slot,
+                    ours: participants,
+                    rank: other.rank,
+                    theirs: other.theirs,
+                })?;
             Ok::<_, BusError>(Part {
                 segment,
                 me,

@@ -359,6 +359,17 @@ pub enum BusError {
         /// The participants.
         participants: RankSet,
     },
+    /// Another rank was told other participants of the same barrier.
+    OtherParticipants {
+        /// The barrier's slot.
+        slot: u16,
+        /// This rank's.
+        ours: RankSet,
+        /// The rank that came first.
+        rank: u16,
+        /// Its participants.
+        theirs: RankSet,
+    },
     /// This rank has hung up.
     HungUp,
     /// Something in the segment cannot be.
@@ -385,6 +396,15 @@ impl fmt::Display for BusError {
             Self::BadBarrier { slot, participants } => write!(
                 f,
                 "barrier {slot} of ranks {participants} is not on this bus or without this rank"
+            ),
+            Self::OtherParticipants {
+                slot,
+                ours,
+                rank,
+                theirs,
+            } => write!(
+                f,
+                "barrier {slot} is for ranks {ours} here and for {theirs} on rank {rank}, accepted: the same set"
             ),
             Self::HungUp => f.write_str("this rank has hung up"),
             Self::Corrupt(error) => error.fmt(f),

@@ -340,7 +340,8 @@ impl Bus {
     /// This rank's handle of a barrier. All participants must use the same slot, and no other set of ranks the slot.
     ///
     /// # Errors
-    /// [`BusError::BadBarrier`] when there is no such slot, or this rank is not among the participants.
+    /// [`BusError::BadBarrier`] when there is no such slot, or this rank is not among the participants;
+    /// [`BusError::OtherParticipants`] when the slot was first used for another set, with both sets.
     pub fn barrier(&self, slot: u16, participants: RankSet) -> Result<Barrier, BusError> {
         Barrier::new(&self.home, &self.counters, self.me, slot, participants)
     }

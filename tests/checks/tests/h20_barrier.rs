@@ -192,6 +192,32 @@ fn h20_every_waiter_names_all_who_are_missing_and_nobody_else() {
     assert!(errors[1].is_none() && errors[3].is_none());
 }
 
+#[test]
+fn h20_ranks_that_were_told_different_participants_are_told_both_sets() {
+    let texts = bus::threads(4, |mut bus| {
+        let me = bus.rank();
+        if me == 1 {
+            bus.barrier(5, RankSet::below(3)).unwrap();
+        }
+        bus.all_gather(&[], AMPLE).unwrap();
+        // Rank 3 has no rank in common with the others but through the slot.
+        let set = if me == 3 {
+            RankSet::default().with(3)
+        } else {
+            RankSet::below(2 + u16::from(me == 2))
+        };
+        let text = bus.barrier(5, set).map_err(|error| error.to_string());
+        bus.all_gather(&[], AMPLE).unwrap();
+        text.map(drop)
+    });
+    for (rank, ours) in [(0, "{0-1}"), (1, "{0-1}"), (3, "{3}")] {
+        let text = texts[rank].clone().unwrap_err();
+        let both = format!("barrier 5 is for ranks {ours} here and for {{0-2}} on rank 1");
+        assert!(text.contains(&both), "{text}");
+    }
+    assert_eq!(texts[2], Ok(()));
+}
+
 /// A small generator of its own: the runs must differ, not be unpredictable.
 fn random(state: &mut u64) -> u64 {
     *state ^= *state << 13;
