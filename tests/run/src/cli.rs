@@ -7,8 +7,10 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 use proxy_kit::dtype::Dtype;
 use proxy_kit::op::Op;
+use proxy_os::config::RootCommId;
 
 use crate::job::{Check, Fault, FaultKind, Job, Sense};
+use crate::launcher::Place;
 use crate::layout::Layout;
 use crate::size::{Bytes, SizeOptions, Sizes};
 use crate::stats::Stat;
@@ -38,6 +40,16 @@ struct Cli {
     /// Number of ranks, 2 to 64
     #[arg(short = 'r', long = "nworkers", value_name = "N", value_parser = ranks)]
     ranks: u32,
+    /// Nodes among which the ranks are divided equally. Each has a bus of its own, whose first rank speaks with those of the other
+    /// nodes through the library. All nodes are on this machine, unless --root and --node-rank say otherwise
+    #[arg(long, value_name = "M", default_value = "1", value_parser = share)]
+    nodes: u32,
+    /// Where the launchers of the nodes meet: an IPv4 address of node 0, or its name, and a free port. Node 0 prints the table
+    #[arg(long, value_name = "HOST:PORT", requires = "node_rank")]
+    root: Option<RootCommId>,
+    /// The node that this launcher starts, 0 to M - 1; the others are started with the same options on their machines
+    #[arg(long, value_name = "K", requires = "root", value_parser = node)]
+    node_rank: Option<u32>,
     /// Ranks of each process, as threads of it; the last process may have fewer
     #[arg(long, value_name = "K", default_value = "1", value_parser = share)]
     ranks_per_process: u32,
@@ -135,6 +147,10 @@ pub(crate) struct Output {
     pub(crate) debug: bool,
     /// The deadline was given on the command line.
     pub(crate) timeout_given: bool,
+    /// The seed was given on the command line.
+    pub(crate) seed_given: bool,
+    /// This is one of several launchers, each on a node of its own.
+    pub(crate) place: Option<Place>,
 }
 
 /// Reads the command line of this process. The error knows how to print itself and its exit code; help is one, too.
@@ -160,8 +176,14 @@ fn check(cli: Cli) -> Result<(Job, Output), clap::Error> {
     };
     let element = cli.datatype.size() as u64;
     let sizes = Sizes::new(&options, element, cli.datatype.name()).map_err(refuse)?;
-    let layout =
-        Layout::new(cli.ranks, cli.ranks_per_process, cli.ranks_per_proxy).map_err(refuse)?;
+    let layout = Layout::new(
+        cli.ranks,
+        cli.nodes,
+        cli.ranks_per_process,
+        cli.ranks_per_proxy,
+    );
+    let layout = layout.map_err(refuse)?;
+    let place = place(&cli).map_err(refuse)?;
     if let Some(fault) = cli.fault.filter(|fault| fault.rank >= cli.ranks) {
         return Err(refuse(format!(
             "--fault names rank {}, accepted: 0 to {}",
@@ -202,8 +224,38 @@ fn check(cli: Cli) -> Result<(Job, Output), clap::Error> {
         non_interactive: cli.non_interactive,
         debug: cli.debug,
         timeout_given: cli.timeout.is_some(),
+        seed_given: cli.seed.is_some(),
+        place,
     };
     Ok((job, output))
+}
+
+/// Where this launcher stands among several.
+fn place(cli: &Cli) -> Result<Option<Place>, String> {
+    let (Some(root), Some(node)) = (&cli.root, cli.node_rank) else {
+        return Ok(None);
+    };
+    if cli.nodes < 2 {
+        return Err(format!(
+            "--node-rank is {node} and --nodes {}; accepted: --nodes 2 or more, with one launcher for each",
+            cli.nodes
+        ));
+    }
+    if node >= cli.nodes {
+        return Err(format!(
+            "--node-rank is {node}, accepted: 0 to {}, as --nodes is {}",
+            cli.nodes - 1,
+            cli.nodes
+        ));
+    }
+    if let Some(path) = cli.report_to_json_file.as_deref().filter(|_| node > 0) {
+        return Err(format!(
+            "--report-to-json-file is {} on node {node}; accepted: on node 0, which has all results",
+            path.display()
+        ));
+    }
+    let root = root.clone();
+    Ok(Some(Place { root, node }))
 }
 
 fn seed_of_time() -> u64 {
@@ -231,6 +283,10 @@ pub(crate) fn ranks(text: &str) -> Result<u32, String> {
 /// A share of the ranks. How large it may be is a matter of the others.
 fn share(text: &str) -> Result<u32, String> {
     within(text, 1..=MOST_RANKS)
+}
+
+fn node(text: &str) -> Result<u32, String> {
+    within(text, 0..=MOST_RANKS - 1)
 }
 
 /// A number of measured operations.

@@ -118,10 +118,10 @@ pub(crate) struct Start {
 }
 
 impl Start {
-    /// Names the host bus of this job, and of no other: no two launchers are at one address at the same time, and none is the
-    /// same process.
-    pub(crate) fn bus(&self) -> String {
-        format!("proxy-run {} {}", self.root, self.launcher)
+    /// Names the host bus of a node of this job, and no other: no two launchers are at one address at the same time, and none is
+    /// the same process.
+    pub(crate) fn bus(&self, node: u32) -> String {
+        format!("proxy-run {} {} {node}", self.root, self.launcher)
     }
 }
 

@@ -7,7 +7,8 @@
 //!   └worker┘     └worker┘   --ranks-per-proxy 2     └worker┘     └worker┘
 //! ```
 //!
-//! Ranks go to nodes in equal shares, in order. A worker is one thread, so the ranks that share it are in one process.
+//! Ranks go to nodes in equal shares, in order. The ranks of a node meet on a bus of their own, and the first of them speaks for it
+//! with those of the other nodes. A worker is one thread, so the ranks that share it are in one process.
 
 use std::ops::Range;
 
@@ -18,6 +19,8 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct Layout {
     /// All ranks.
     pub(crate) ranks: u32,
+    /// `--nodes`, a divisor of `ranks`.
+    pub(crate) nodes: u32,
     /// `--ranks-per-process`; the last process of a node may have fewer.
     pub(crate) per_process: u32,
     /// `--ranks-per-proxy`; `None` = what the settings say.
@@ -28,38 +31,42 @@ impl Layout {
     /// Checks what the command line says. The error names option, value and what is accepted.
     pub(crate) fn new(
         ranks: u32,
+        nodes: u32,
         per_process: u32,
         per_proxy: Option<u32>,
     ) -> Result<Self, String> {
         let layout = Self {
             ranks,
+            nodes,
             per_process,
             per_proxy,
         };
-        if !(1..=ranks).contains(&per_process) {
+        if nodes == 0 || !ranks.is_multiple_of(nodes) {
             return Err(format!(
-                "--ranks-per-process is {per_process}, accepted: 1 to {ranks}, the number of ranks"
+                "--nodes is {nodes}, accepted: the divisors of the {ranks} ranks: {}",
+                list((1..=ranks).filter(|nodes| ranks.is_multiple_of(*nodes)))
+            ));
+        }
+        let most = layout.per_node();
+        if !(1..=most).contains(&per_process) {
+            return Err(format!(
+                "--ranks-per-process is {per_process}, accepted: 1 to {most}, the ranks of a node"
             ));
         }
         per_proxy.map_or(Ok(layout), |per_proxy| layout.check_proxy(per_proxy))
     }
 
-    /// A share of a worker ends where the process does. A process that holds all ranks holds every share.
+    /// A share of a worker ends where the process does. A process that holds all ranks of its node holds every share.
     fn check_proxy(self, per_proxy: u32) -> Result<Self, String> {
-        let Self {
-            ranks, per_process, ..
-        } = self;
-        let whole = per_process == ranks;
-        let fits =
-            |share: &u32| *share <= per_process && (whole || per_process.is_multiple_of(*share));
-        if (1..=ranks).contains(&per_proxy) && fits(&per_proxy) {
+        let (most, per_process) = (self.per_node(), self.per_process);
+        let fits = |share: &u32| {
+            *share <= per_process && (per_process == most || per_process.is_multiple_of(*share))
+        };
+        let possible = (1..=most).contains(&per_proxy);
+        if possible && fits(&per_proxy) {
             return Ok(self);
         }
-        let shares: Vec<String> = (1..=per_process)
-            .filter(fits)
-            .map(|share| share.to_string())
-            .collect();
-        let way_out = if (1..=ranks).contains(&per_proxy) {
+        let way_out = if possible {
             format!("; or --ranks-per-process {per_proxy}")
         } else {
             String::new()
@@ -67,20 +74,47 @@ impl Layout {
         Err(format!(
             "--ranks-per-proxy is {per_proxy}, but ranks can share a worker only inside a process, and --ranks-per-process is \
              {per_process}; accepted: {}{way_out}",
-            shares.join(", ")
+            list((1..=per_process).filter(fits))
         ))
     }
 
-    /// The ranks of each process, in order.
-    pub(crate) fn processes(self) -> impl Iterator<Item = Range<u32>> {
-        let firsts = (0..self.ranks).step_by(self.per_process.max(1) as usize);
-        firsts.map(move |first| first..self.ranks.min(first.saturating_add(self.per_process)))
+    /// Ranks of each node.
+    pub(crate) const fn per_node(self) -> u32 {
+        self.ranks / if self.nodes == 0 { 1 } else { self.nodes }
+    }
+
+    /// The node of a rank.
+    pub(crate) const fn node_of(self, rank: u32) -> u32 {
+        let per_node = self.per_node();
+        rank / if per_node == 0 { 1 } else { per_node }
+    }
+
+    /// The ranks of some nodes that follow each other.
+    pub(crate) const fn ranks_of(self, nodes: &Range<u32>) -> Range<u32> {
+        let per_node = self.per_node();
+        nodes.start * per_node..nodes.end * per_node
+    }
+
+    /// The ranks of each process of some nodes, in order.
+    pub(crate) fn processes(self, nodes: Range<u32>) -> impl Iterator<Item = Range<u32>> {
+        nodes.flat_map(move |node| {
+            let ranks = self.ranks_of(&(node..node + 1));
+            let firsts = ranks.clone().step_by(self.per_process.max(1) as usize);
+            firsts.map(move |first| first..ranks.end.min(first + self.per_process))
+        })
     }
 
     /// The ranks of the process that begins with `first`.
     pub(crate) fn process(self, first: u32) -> Option<Range<u32>> {
-        self.processes().find(|ranks| ranks.start == first)
+        self.processes(0..self.nodes)
+            .find(|ranks| ranks.start == first)
     }
+}
+
+/// Numbers in words, for messages.
+pub(crate) fn list(numbers: impl Iterator<Item = u32>) -> String {
+    let texts: Vec<String> = numbers.map(|number| number.to_string()).collect();
+    texts.join(", ")
 }
 
 /// Ranks in words: `rank 3`, `ranks 4 to 7`.
@@ -96,36 +130,43 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_process_takes_what_is_left() {
-        let processes = |ranks, per_process| {
-            let layout = Layout::new(ranks, per_process, None).unwrap();
-            layout.processes().collect::<Vec<_>>()
+    fn the_last_process_of_a_node_takes_what_is_left() {
+        let processes = |ranks, nodes, per_process| {
+            let layout = Layout::new(ranks, nodes, per_process, None).unwrap();
+            layout.processes(0..nodes).collect::<Vec<_>>()
         };
-        assert_eq!(processes(3, 1), [0..1, 1..2, 2..3]);
-        assert_eq!(processes(7, 3), [0..3, 3..6, 6..7]);
-        assert_eq!(processes(4, 3), [0..3, 3..4]);
-        let layout = Layout::new(7, 3, None).unwrap();
-        assert_eq!((layout.process(6), layout.process(1)), (Some(6..7), None));
-        assert_eq!(
-            (name(&(6..7)), name(&(0..3))),
-            ("rank 6".to_owned(), "ranks 0 to 2".to_owned())
-        );
+        assert_eq!(processes(3, 1, 1), [0..1, 1..2, 2..3]);
+        assert_eq!(processes(7, 1, 3), [0..3, 3..6, 6..7]);
+        assert_eq!(processes(6, 2, 2), [0..2, 2..3, 3..5, 5..6]);
+        assert_eq!(processes(4, 2, 2), [0..2, 2..4]);
+        let layout = Layout::new(6, 2, 2, None).unwrap();
+        assert_eq!((layout.process(5), layout.process(1)), (Some(5..6), None));
+        assert_eq!((layout.node_of(2), layout.node_of(3)), (0, 1));
+        assert_eq!(layout.ranks_of(&(1..2)), 3..6);
+        let names = (name(&(6..7)), name(&(0..3)));
+        assert_eq!(names, ("rank 6".to_owned(), "ranks 0 to 2".to_owned()));
     }
 
     #[test]
     fn a_share_of_a_worker_never_crosses_a_process() {
-        for (ranks, per_process, per_proxy) in
-            [(4, 1, 1), (4, 2, 2), (8, 4, 2), (5, 5, 2), (32, 32, 32)]
-        {
-            assert!(Layout::new(ranks, per_process, Some(per_proxy)).is_ok());
-        }
-        for (ranks, per_process, per_proxy, accepted) in [
-            (4, 1, 2, "accepted: 1; or --ranks-per-process 2"),
-            (12, 6, 4, "accepted: 1, 2, 3, 6; or --ranks-per-process 4"),
-            (4, 4, 5, "accepted: 1, 2, 3, 4"),
-            (4, 2, 0, "accepted: 1, 2"),
+        for (ranks, nodes, per_process, per_proxy) in [
+            (4, 1, 1, 1),
+            (4, 1, 2, 2),
+            (8, 1, 4, 2),
+            (5, 1, 5, 2),
+            (10, 2, 5, 2),
+            (32, 1, 32, 32),
         ] {
-            let error = Layout::new(ranks, per_process, Some(per_proxy)).unwrap_err();
+            assert!(Layout::new(ranks, nodes, per_process, Some(per_proxy)).is_ok());
+        }
+        for (nodes, per_process, per_proxy, accepted) in [
+            (1, 1, 2, "accepted: 1; or --ranks-per-process 2"),
+            (1, 6, 4, "accepted: 1, 2, 3, 6; or --ranks-per-process 4"),
+            (1, 4, 13, "accepted: 1, 2, 4"),
+            (2, 6, 7, "accepted: 1, 2, 3, 4, 5, 6"),
+            (1, 2, 0, "accepted: 1, 2"),
+        ] {
+            let error = Layout::new(12, nodes, per_process, Some(per_proxy)).unwrap_err();
             assert!(
                 error.starts_with(&format!("--ranks-per-proxy is {per_proxy}, but"))
                     && error.ends_with(accepted),
@@ -135,15 +176,30 @@ mod tests {
     }
 
     #[test]
-    fn a_process_has_a_rank_and_not_more_than_there_are() {
-        for per_process in [0, 5] {
-            let error = Layout::new(4, per_process, None).unwrap_err();
-            assert_eq!(
-                error,
-                format!(
-                    "--ranks-per-process is {per_process}, accepted: 1 to 4, the number of ranks"
-                )
-            );
+    fn nodes_share_the_ranks_equally_and_processes_are_within_a_node() {
+        for (nodes, per_process, text) in [
+            (
+                1,
+                0,
+                "--ranks-per-process is 0, accepted: 1 to 6, the ranks of a node",
+            ),
+            (
+                2,
+                4,
+                "--ranks-per-process is 4, accepted: 1 to 3, the ranks of a node",
+            ),
+            (
+                4,
+                1,
+                "--nodes is 4, accepted: the divisors of the 6 ranks: 1, 2, 3, 6",
+            ),
+            (
+                0,
+                1,
+                "--nodes is 0, accepted: the divisors of the 6 ranks: 1, 2, 3, 6",
+            ),
+        ] {
+            assert_eq!(Layout::new(6, nodes, per_process, None).unwrap_err(), text);
         }
     }
 }

@@ -97,7 +97,7 @@ pub(crate) fn set_nonblocking(fd: &impl AsFd) -> io::Result<()> {
     Ok(())
 }
 
-/// A free port of the loopback address, kept from everybody who lets the system choose a port.
+/// A free port of an address of this machine, kept from everybody who lets the system choose a port.
 ///
 /// It is bound but does not listen, with `SO_REUSEADDR`: whoever names this very port with the same option can listen there.
 #[derive(Debug)]
@@ -108,8 +108,8 @@ pub(crate) struct ReservedPort {
 }
 
 impl ReservedPort {
-    /// Reserves one.
-    pub(crate) fn new() -> io::Result<Self> {
+    /// Reserves one of `ip`.
+    pub(crate) fn new(ip: Ipv4Addr) -> io::Result<Self> {
         // SAFETY: no memory is passed.
         let fd = check(unsafe {
             libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0)
@@ -125,7 +125,7 @@ impl ReservedPort {
             sin_family: libc::AF_INET as libc::sa_family_t,
             sin_port: 0,
             sin_addr: libc::in_addr {
-                s_addr: u32::from(Ipv4Addr::LOCALHOST).to_be(),
+                s_addr: u32::from(ip).to_be(),
             },
             sin_zero: [0; 8],
         };
@@ -134,7 +134,7 @@ impl ReservedPort {
         check(unsafe { libc::bind(fd, (&raw const raw).cast(), length) })?;
         // SAFETY: the address and its length are valid for writing.
         check(unsafe { libc::getsockname(fd, (&raw mut raw).cast(), &raw mut length) })?;
-        let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, u16::from_be(raw.sin_port));
+        let address = SocketAddrV4::new(ip, u16::from_be(raw.sin_port));
         Ok(Self {
             _socket: socket,
             address,
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_reserved_port_can_be_listened_at() {
-        let port = ReservedPort::new().unwrap();
+        let port = ReservedPort::new(Ipv4Addr::LOCALHOST).unwrap();
         assert_ne!(port.address.port(), 0);
         let listener = TcpListener::bind(port.address).unwrap();
         assert_eq!(

@@ -63,8 +63,6 @@ pub(crate) struct SizeResult {
 pub(crate) struct Heard {
     /// It has met all others.
     pub(crate) joined: bool,
-    /// It is through.
-    pub(crate) finished: bool,
     /// Results of sizes that not all ranks have come to.
     pub(crate) results: VecDeque<SizeResult>,
 }

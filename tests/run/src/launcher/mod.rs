@@ -1,12 +1,15 @@
 //! The launcher: from a checked job to a table and an exit code. It never touches the library itself.
 
+mod crew;
 mod memory;
+mod nodes;
 mod process;
 mod root;
 mod run;
 pub(crate) mod screen;
 mod verdict;
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::process::ExitCode;
 
 use proxy_os::Settings;
@@ -16,6 +19,8 @@ use crate::cli::Output;
 use crate::job::{Check, Job, Start};
 use crate::report::{JsonFile, Row};
 use crate::sys::Signals;
+pub(crate) use nodes::Place;
+use nodes::{Door, Gathered, follow};
 pub(crate) use process::ending;
 use root::Root;
 use run::{End, Run};
@@ -52,13 +57,54 @@ fn run(
     {
         job.timeout = seconds;
     }
-    memory::check(&job)?;
+    let place = output.place.as_ref();
+    let nodes = place.map_or(0..job.layout.nodes, |place| place.node..place.node + 1);
+    memory::check(&job, &nodes)?;
     job.barrier &= !*settings.disable_execution_barrier();
     job.progress = screen.is_interactive();
     let wanted = [libc::SIGINT, libc::SIGTERM, libc::SIGCHLD];
     let mut signals =
         Signals::take(&wanted).map_err(|error| format!("cannot take over signals: {error}"))?;
-    let root = Root::choose(&settings)?;
+    let mut door = match place {
+        None => None,
+        Some(place) if place.node == 0 => Some(Door::open(&place.root, &job, output.seed_given)?),
+        Some(place) => return follow(job, place, output, &mut signals, screen),
+    };
+    let ended = lead(
+        job,
+        output,
+        json,
+        &settings,
+        (&mut signals, screen, door.as_mut()),
+    );
+    if let Some(mut door) = door {
+        match &ended {
+            Ok((0, _)) => door.end(0, None),
+            Ok((code, message)) => door.end(1.min(*code), Some(message)),
+            Err(message) => door.end(1, Some(message)),
+        }
+    }
+    ended.map(|(code, _)| ExitCode::from(code))
+}
+
+/// Runs a job whose table this launcher prints; returns the exit code, and what happened if that is not 0.
+fn lead(
+    job: Job,
+    output: &Output,
+    json: Option<JsonFile>,
+    settings: &Settings,
+    (signals, screen, mut door): (&mut Signals, &mut Screen, Option<&mut Door>),
+) -> Result<(u8, String), String> {
+    if let Some(door) = &mut door
+        && let Gathered::Signalled(signal) = door.gather(job.deadline(), signals)?
+    {
+        return Ok(signalled(signal, screen));
+    }
+    let own = match door.as_ref().map(|door| door.ip()) {
+        Some(IpAddr::V4(ip)) => ip,
+        _ => Ipv4Addr::LOCALHOST,
+    };
+    let root = Root::choose(settings, own)?;
     let start = Start {
         job,
         root: root.address.clone(),
@@ -67,21 +113,25 @@ fn run(
     screen
         .line(&describe(&start.job))
         .map_err(screen::unwritten)?;
-
-    let mut run = Run::new(&start, output, &mut signals, screen);
+    if let Some(door) = &mut door {
+        door.start(&start.job, &start.root);
+    }
+    let mut run = Run::new(&start, output, signals, screen, door);
     let end = run.drive();
     let rows = std::mem::take(&mut run.rows);
     drop(run);
     match end {
         End::Done => conclude(&start.job, output, json, &rows, screen),
         End::Failed(message) => Err(message),
-        End::Signalled(signal) => {
-            screen.note(&format!("ended by signal {signal}; all ranks are ended"));
-            Ok(ExitCode::from(
-                u8::try_from(128 + signal).unwrap_or(u8::MAX),
-            ))
-        }
+        End::Signalled(signal) => Ok(signalled(signal, screen)),
     }
+}
+
+/// Exit code and message of a run that a signal has ended.
+fn signalled(signal: i32, screen: &mut Screen) -> (u8, String) {
+    screen.note(&format!("ended by signal {signal}; all ranks are ended"));
+    let code = u8::try_from(128 + signal).unwrap_or(u8::MAX);
+    (code, format!("node 0 was ended by signal {signal}"))
 }
 
 /// Footer, JSON file and verdict of a run that went through.
@@ -91,14 +141,14 @@ fn conclude(
     json: Option<JsonFile>,
     rows: &[Row],
     screen: &mut Screen,
-) -> Result<ExitCode, String> {
+) -> Result<(u8, String), String> {
     let average = rows.iter().map(|row| row.busbw).sum::<f64>() / rows.len().max(1) as f64;
     let footer = screen.line(&format!("Avg bus bandwidth: {average:.4}GB/s"));
     footer.map_err(screen::unwritten)?;
     json.map_or(Ok(()), |json| json.write(job, &output.stats, rows))?;
     let wrong = rows.iter().filter(|row| !row.wrong.is_empty()).count();
     match wrong {
-        0 => Ok(ExitCode::SUCCESS),
+        0 => Ok((0, String::new())),
         _ => Err(format!(
             "{wrong} of {} sizes have wrong results - test failed",
             rows.len()
@@ -130,8 +180,12 @@ fn describe(job: &Job) -> String {
     } else {
         ", no execution barrier"
     };
+    let nodes = match job.layout.nodes {
+        1 => String::new(),
+        nodes => format!(" on {nodes} nodes"),
+    };
     format!(
-        "{}: {} ranks, {}, {}{barrier}{check}\n\
+        "{}: {} ranks{nodes}, {}, {}{barrier}{check}\n\
          GB/s = 10^9 bytes per second; the time of an iteration is that of its slowest rank",
         job.op.long_name(),
         job.layout.ranks,

@@ -1,7 +1,7 @@
 //! Where the ranks meet: the address that the user names, or a free port of this machine.
 
 use std::io;
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, TcpListener};
 
 use proxy_os::Settings;
 
@@ -19,11 +19,12 @@ pub(super) struct Root {
 }
 
 impl Root {
-    /// The address of the settings if they have one, after a look whether rank 0 can listen there; else a free one.
-    pub(super) fn choose(settings: &Settings) -> Result<Self, String> {
+    /// The address of the settings if they have one, after a look whether rank 0 can listen there; else a free port of `own`, an
+    /// address of this machine.
+    pub(super) fn choose(settings: &Settings, own: Ipv4Addr) -> Result<Self, String> {
         let Some(given) = settings.root_comm_id() else {
-            let port = ReservedPort::new()
-                .map_err(|error| format!("cannot find a free port on 127.0.0.1: {error}"))?;
+            let port = ReservedPort::new(own)
+                .map_err(|error| format!("cannot find a free port on {own}: {error}"))?;
             return Ok(Self {
                 address: port.address.to_string(),
                 _reserved: Some(port),

@@ -1,15 +1,16 @@
-//! The launcher's loop: one poll over signals and pipes, one step per message.
+//! The launcher's loop: one poll over signals, pipes and other nodes, one step per message.
 
-use std::collections::HashSet;
-use std::ops::Range;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use super::process::RankProcess;
+use super::crew::Crew;
+use super::nodes::{Door, Report};
 use super::screen::{Screen, unwritten};
 use super::verdict::{Cause, Verdict};
 use crate::cli::Output;
 use crate::job::Start;
-use crate::layout::name;
+use crate::layout::list;
 use crate::report::Row;
 use crate::size::Bytes;
 use crate::sys::{self, Signals, readable};
@@ -27,7 +28,7 @@ pub(super) enum End {
     Signalled(i32),
 }
 
-/// A run in progress. Dropping it ends all ranks.
+/// A run in progress. Dropping it ends the ranks.
 #[derive(Debug)]
 pub(super) struct Run<'a> {
     start: &'a Start,
@@ -35,15 +36,15 @@ pub(super) struct Run<'a> {
     signals: &'a mut Signals,
     screen: &'a mut Screen,
     table: Table,
-    processes: Vec<RankProcess>,
+    crew: Crew<'a>,
+    /// The other nodes, if they have launchers of their own.
+    door: Option<&'a mut Door>,
+    /// The other nodes' processes have ended well.
+    over: u32,
     /// One per rank of the job.
     ranks: Vec<Heard>,
-    /// The first process has found library and settings good, and all others have been started.
-    ready: bool,
     verdict: Verdict,
     since: Instant,
-    /// Warnings shown so far.
-    warnings: HashSet<String>,
     /// The rows so far.
     pub(super) rows: Vec<Row>,
 }
@@ -55,47 +56,38 @@ impl<'a> Run<'a> {
         output: &'a Output,
         signals: &'a mut Signals,
         screen: &'a mut Screen,
+        door: Option<&'a mut Door>,
     ) -> Self {
         let table = Table::new(&start.job, &output.stats);
-        let ranks = (0..start.job.layout.ranks).map(|_| Heard::default());
+        let layout = start.job.layout;
+        let ranks = (0..layout.ranks).map(|_| Heard::default());
+        let nodes = if door.is_some() {
+            0..1
+        } else {
+            0..layout.nodes
+        };
         Self {
             start,
             output,
             signals,
             screen,
             table,
-            processes: Vec::new(),
+            crew: Crew::new(start, nodes, output.debug),
+            door,
+            over: 0,
             ranks: ranks.collect(),
-            ready: false,
             verdict: Verdict::default(),
             since: Instant::now(),
-            warnings: HashSet::new(),
             rows: Vec::new(),
         }
     }
 
-    /// Starts the ranks and sees them through. The first process goes first: what is wrong with library or settings is wrong for
-    /// all, and is so told once.
+    /// Starts the ranks and sees them through.
     pub(super) fn drive(&mut self) -> End {
-        let first = self.start.job.layout.processes().take(1);
-        let ended = self.spawn(first).and_then(|()| self.listen());
+        let ended = self.crew.begin(self.screen).and_then(|()| self.listen());
         let end = ended.unwrap_or_else(End::Failed);
-        self.processes.iter_mut().for_each(RankProcess::end);
+        self.crew.end();
         end
-    }
-
-    fn spawn(&mut self, processes: impl Iterator<Item = Range<u32>>) -> Result<(), String> {
-        for ranks in processes {
-            let name = name(&ranks);
-            let started = RankProcess::spawn(ranks, self.start)
-                .map_err(|error| format!("cannot start {name}: {error}"))?;
-            if self.output.debug {
-                self.screen
-                    .note(&format!("{name}: process {}", started.pid()));
-            }
-            self.processes.push(started);
-        }
-        Ok(())
     }
 
     fn listen(&mut self) -> Result<End, String> {
@@ -106,14 +98,12 @@ impl<'a> Run<'a> {
                     return Ok(End::Signalled(signal));
                 }
             }
-            for index in 0..self.processes.len() {
-                self.hear(index)?;
-            }
+            self.hear()?;
             self.show_rows()?;
             if let Some(failure) = self.failure() {
                 return Ok(End::Failed(failure));
             }
-            if self.ready && self.all_ended() && self.verdict.grace().is_none() {
+            if self.crew.ready && self.all_ended() && self.verdict.grace().is_none() {
                 return Ok(End::Done);
             }
         }
@@ -122,7 +112,7 @@ impl<'a> Run<'a> {
     /// Time left for the ranks to meet, which has the deadline of an execution; `None` when they have met.
     fn time_to_join(&self) -> Result<Option<Duration>, String> {
         let late = (0..).zip(&self.ranks).filter(|(_, heard)| !heard.joined);
-        let late: Vec<String> = late.map(|(rank, _): (u32, _)| rank.to_string()).collect();
+        let late = list(late.map(|(rank, _)| rank));
         if late.is_empty() {
             return Ok(None);
         }
@@ -134,65 +124,64 @@ impl<'a> Run<'a> {
         if left.is_zero() && self.verdict.grace().is_none() {
             let waited = self.start.job.timeout;
             return Err(format!(
-                "after {waited} s these ranks have not met the others: {}",
-                late.join(", ")
+                "after {waited} s these ranks have not met the others: {late}"
             ));
         }
         Ok(Some(left))
     }
 
     fn wait(&self, timeout: Option<Duration>) -> Result<(), String> {
-        let pipes = self.processes.iter().flat_map(RankProcess::fds);
-        let mut fds: Vec<_> = pipes.chain([self.signals.fd()]).map(readable).collect();
+        let others = self.door.iter().flat_map(|door| door.fds());
+        let fds = self.crew.fds().chain(others).chain([self.signals.fd()]);
+        let mut fds: Vec<_> = fds.map(readable).collect();
         sys::poll(&mut fds, timeout).map_err(|error| format!("cannot wait for the ranks: {error}"))
     }
 
-    /// Takes in everything that the ranks of one process have said, and whether it has ended.
-    fn hear(&mut self, index: usize) -> Result<(), String> {
-        let Some(process) = self.processes.get_mut(index) else {
-            return Ok(());
-        };
-        // Before its pipes are read: what an ended process has said is all there.
-        let ended = process.reap();
-        let ranks = process.ranks().clone();
-        for line in process.complaints() {
-            // A warning of the driver that all ranks share is shown once.
-            let warning = line.starts_with("proxy WARN") && self.warnings.insert(line.clone());
-            if self.output.debug || warning {
-                self.screen.note(&format!("{}: {line}", name(&ranks)));
-            }
+    /// Takes in everything that has come from ranks and other nodes.
+    fn hear(&mut self) -> Result<(), String> {
+        for report in self.crew.hear(self.screen)? {
+            self.take(report);
         }
-        for message in process.messages() {
-            match message {
-                Ok(said) => self.take(said)?,
-                Err(what) => self.verdict.process(&ranks, Cause::Garbled(what)),
+        let others = self
+            .door
+            .as_mut()
+            .map_or_else(Vec::new, |door| door.reports());
+        for (ranks, report) in others {
+            match report {
+                Report::Ended => self.over += 1,
+                Report::Gone(text) => self.verdict.process(&ranks, Cause::Lost(text)),
+                report => self.take(report),
             }
-        }
-        let own = self.ranks.get(ranks.start as usize..ranks.end as usize);
-        let finished = own.is_some_and(|own| own.iter().all(|heard| heard.finished));
-        if let Some(status) = ended.filter(|status| !(finished && status.success())) {
-            self.verdict.process(&ranks, Cause::Died(status));
         }
         Ok(())
     }
 
-    fn take(&mut self, Said { rank, message }: Said) -> Result<(), String> {
+    fn take(&mut self, report: Report) {
+        match report {
+            Report::Said(said) => self.said(said),
+            Report::Garbled { ranks, what } => {
+                self.verdict.process(&ranks, Cause::Garbled(what));
+            }
+            Report::Died { ranks, status } => {
+                let status = ExitStatus::from_raw(status);
+                self.verdict.process(&ranks, Cause::Died(status));
+            }
+            // Only other nodes say that.
+            Report::Ended | Report::Gone(_) => {}
+        }
+    }
+
+    fn said(&mut self, Said { rank, message }: Said) {
         let Some(heard) = self.ranks.get_mut(rank as usize) else {
-            return Ok(());
+            return;
         };
         match message {
-            Message::Ready if !self.ready => {
-                self.ready = true;
-                self.spawn(self.start.job.layout.processes().skip(1))?;
-            }
-            Message::Ready => {}
+            Message::Ready | Message::Finished => {}
             Message::Joined => heard.joined = true,
             Message::Iteration(iteration) => self.show_progress(iteration),
             Message::Size(result) => heard.results.push_back(result),
-            Message::Finished => heard.finished = true,
             Message::Failed(failure) => self.verdict.told(rank, failure),
         }
-        Ok(())
     }
 
     fn show_progress(&mut self, iteration: u32) {
@@ -229,23 +218,19 @@ impl<'a> Run<'a> {
     }
 
     fn all_ended(&self) -> bool {
-        let mut processes = self.processes.iter();
-        processes.all(|process| process.status.is_some())
+        let others = self
+            .door
+            .as_ref()
+            .map_or(0, |_| self.start.job.layout.nodes - 1);
+        self.crew.all_ended() && self.over == others
     }
 
     /// The message, once all failures that belong together are in. The process's own last words are shown before it.
     fn failure(&mut self) -> Option<String> {
         let over = self.verdict.grace()?.is_zero() || self.all_ended();
-        let all = self.ready.then_some(self.start.job.layout.ranks);
+        let all = self.crew.ready.then_some(self.start.job.layout.ranks);
         let (ranks, message) = over.then(|| self.verdict.message(all)).flatten()?;
-        let mut processes = self.processes.iter();
-        let process = processes.find(|process| process.ranks().contains(&ranks.start))?;
-        if !self.output.debug {
-            let name = name(process.ranks());
-            for line in &process.last_words {
-                self.screen.note(&format!("{name}: {line}"));
-            }
-        }
+        self.crew.show_last_words(ranks.start, self.screen);
         Some(message)
     }
 }

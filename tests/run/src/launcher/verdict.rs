@@ -24,6 +24,8 @@ pub(super) enum Cause {
     Died(ExitStatus),
     /// It said something that is no message.
     Garbled(String),
+    /// The launcher of their node is gone, in words.
+    Lost(String),
 }
 
 impl Cause {
@@ -31,6 +33,8 @@ impl Cause {
     fn order(&self) -> u8 {
         match self {
             Self::Died(status) if status.signal().is_some() => 0,
+            // A process that was killed takes nobody's launcher with it, and a launcher takes its ranks with it.
+            Self::Lost(_) => 0,
             Self::Told(failure) if !failure.by_peer => 1,
             Self::Garbled(_) => 2,
             Self::Died(_) => 3,
@@ -98,6 +102,7 @@ impl Verdict {
             }
             Cause::Died(status) => format!("{who} {}", ending(*status)),
             Cause::Garbled(what) => format!("{who} {what}"),
+            Cause::Lost(text) => text.clone(),
         };
         if cause.order() == LEAST {
             text += &self.silent(all.unwrap_or(1));

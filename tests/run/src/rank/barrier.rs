@@ -1,7 +1,7 @@
 //! The execution barrier of one rank: no rank's execution ends before all have begun theirs.
 //!
-//! The driver's barrier task asks a [`TaskBarrier`], which speaks to those of the other ranks through the bus. The leader, rank 0,
-//! raises a done semaphore of its device for each execution; the count shows that every barrier was passed, once.
+//! The driver's barrier task asks a [`TaskBarrier`], which speaks to those of the other ranks through the bus. The leader, the
+//! first rank of a node, raises a done semaphore of its device for each execution; the count shows that every barrier was passed, once.
 #![allow(unsafe_code, reason = "the done semaphore is named by address")]
 
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -41,10 +41,10 @@ impl ExecutionBarrier {
     }
 
     /// After `executions` successful ones, the last of which has been consumed: the leader has told its device each, nobody else any.
-    pub(super) fn check(&self, rank: u32, executions: u64) -> Result<(), Failure> {
+    pub(super) fn check(&self, leads: bool, executions: u64) -> Result<(), Failure> {
         // Relaxed: raised before the task was done, which consuming its status has made visible.
         let found = self.done.load(Ordering::Relaxed);
-        let wanted = if rank == 0 { executions as u32 } else { 0 };
+        let wanted = if leads { executions as u32 } else { 0 };
         if found == wanted {
             return Ok(());
         }
@@ -61,15 +61,15 @@ mod tests {
     #[test]
     fn the_leader_alone_is_expected_to_raise_the_semaphore() {
         let barrier = ExecutionBarrier::new(Duration::from_secs(1));
-        assert_eq!(barrier.check(1, 7), Ok(()));
+        assert_eq!(barrier.check(false, 7), Ok(()));
         // Relaxed: one thread.
         barrier.done.store(7, Ordering::Relaxed);
-        assert_eq!(barrier.check(0, 7), Ok(()));
-        let failure = barrier.check(0, 8).unwrap_err();
+        assert_eq!(barrier.check(true, 7), Ok(()));
+        let failure = barrier.check(true, 8).unwrap_err();
         assert_eq!(
             failure.text,
             "the done semaphore is 7 after 8 executions, expected 8"
         );
-        assert!(barrier.check(1, 7).is_err());
+        assert!(barrier.check(false, 7).is_err());
     }
 }

@@ -6,16 +6,43 @@ use std::sync::Arc;
 
 use proxy_kit::abi::Topology;
 use proxy_kit::device::Connectors;
+use proxy_os::bananaphone::bootstrap::Link;
 use proxy_os::nccom::abi::DeviceInfo;
 use proxy_os::nccom::calls::UniqueId;
 use proxy_os::nccom::{CallError, Comm, Library};
 
-use super::meeting::Meeting;
+use super::meeting::{Meeting, exchange};
 use crate::job::Start;
 use crate::wire::Failure;
 
 /// What the library puts in front of its own messages.
 const HINT: &std::ffi::CStr = c"proxy-run";
+
+/// The library's bootstrap network as a way to exchange with the ranks of all nodes.
+struct LibraryLink<'a> {
+    library: &'a Library,
+    comm: Comm,
+}
+
+impl Link for LibraryLink<'_> {
+    type Error = CallError;
+
+    fn send(&mut self, peer: u32, message: &[u8]) -> Result<(), CallError> {
+        // SAFETY: the communicator is alive, and this thread alone uses it.
+        unsafe {
+            self.library
+                .bootstrap_send(self.comm, peer.cast_signed(), message, HINT)
+        }
+    }
+
+    fn recv(&mut self, peer: u32, message: &mut [u8]) -> Result<(), CallError> {
+        // SAFETY: as above.
+        unsafe {
+            self.library
+                .bootstrap_recv(self.comm, peer.cast_signed(), message, HINT)
+        }
+    }
+}
 
 /// A rank's place among the others. Used by the rank's main thread alone; the driver's worker makes the three proxy
 /// calls on the data communicator, and no other.
@@ -56,7 +83,17 @@ impl Connection {
             }
         })?;
         let make_id = || library.get_unique_id(all, HINT).map_err(Failure::own);
-        let id = meeting.exchange(&start.job.signature(rank), || make_id().map(|id| id.0))?;
+        let make_id = || make_id().map(|id| id.0);
+        let signature = start.job.signature(rank);
+        let id = if start.job.layout.nodes == 1 {
+            exchange(&mut meeting.link(), ranks, rank, &signature, make_id)?
+        } else {
+            let mut link = LibraryLink {
+                library: &library,
+                comm: global,
+            };
+            exchange(&mut link, ranks, rank, &signature, make_id)?
+        };
         // SAFETY: the id was made by rank 0 and passed on unchanged; the device as above.
         let comm =
             unsafe { library.init_comm(all, UniqueId(id), me, &info, false) }.map_err(failed)?;

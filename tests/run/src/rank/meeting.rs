@@ -7,8 +7,10 @@
 use std::time::Duration;
 
 use proxy_core::phone::barrier::RankSet;
-use proxy_os::bananaphone::bootstrap::{BootstrapError, BusLink, DIGEST, UNIQUE_ID, bootstrap};
-use proxy_os::bananaphone::{Barrier, Bus, BusError, JoinError, Options, Within};
+use proxy_os::bananaphone::bootstrap::{
+    BootstrapError, BusLink, DIGEST, Link, UNIQUE_ID, bootstrap,
+};
+use proxy_os::bananaphone::{Barrier, Bus, JoinError, Options, Within};
 
 use crate::job::Start;
 use crate::wire::Failure;
@@ -39,12 +41,15 @@ impl Meeting {
     pub(super) fn join(start: &Start, rank: u32) -> Result<Self, Failure> {
         let deadline = start.job.deadline();
         let within = Within::new(deadline, KNOB);
-        let world = u16::try_from(start.job.layout.ranks).map_err(Failure::own)?;
-        let rank = u16::try_from(rank).map_err(Failure::own)?;
+        let layout = start.job.layout;
+        let node = layout.node_of(rank);
+        let first = layout.ranks_of(&(node..node + 1)).start;
+        let world = u16::try_from(layout.per_node()).map_err(Failure::own)?;
+        let rank = u16::try_from(rank - first).map_err(Failure::own)?;
         let options = Options {
             barriers: BARRIERS,
             deadline: within,
-            ..Options::new(start.bus(), rank, world)
+            ..Options::new(start.bus(node), rank, world)
         };
         let bus = Bus::create(&options).map_err(not_joined)?;
         bus.connect(within).map_err(not_joined)?;
@@ -57,20 +62,15 @@ impl Meeting {
         })
     }
 
-    /// Makes sure that all ranks have the same collectives, described by `signature`, and gives them the unique id that rank 0 makes.
-    pub(super) fn exchange(
-        &mut self,
-        signature: &str,
-        make_id: impl FnOnce() -> Result<[u8; UNIQUE_ID], Failure>,
-    ) -> Result<[u8; UNIQUE_ID], Failure> {
-        let participants: Vec<u32> = (0..u32::from(self.bus.world())).collect();
-        let rank = usize::from(self.bus.rank());
-        let mut refused = None;
-        let make_id = || make_id().map_err(|failure| refused = Some(failure)).ok();
+    /// The bus as a way to exchange with all ranks of the job, if it has no others.
+    pub(super) fn link(&mut self) -> BusLink<'_> {
         let within = Within::new(self.deadline, KNOB);
-        let mut link = BusLink::new(&mut self.bus, BOOTSTRAP, within);
-        let exchanged = bootstrap(&mut link, &participants, rank, &digest(signature), make_id);
-        exchanged.map_err(|error| refused.unwrap_or_else(|| not_exchanged(&error, signature)))
+        BusLink::new(&mut self.bus, BOOTSTRAP, within)
+    }
+
+    /// Whether this rank is the leader of its node.
+    pub(super) const fn leads(&self) -> bool {
+        self.bus.rank() == 0
     }
 
     /// The barrier of the executions of one context, for the driver's worker.
@@ -88,6 +88,27 @@ impl Meeting {
     }
 }
 
+/// Makes sure that all `ranks` have the same collectives, described by `signature`, and gives them the unique id that rank 0 makes.
+pub(super) fn exchange<L: Link>(
+    link: &mut L,
+    ranks: u32,
+    rank: u32,
+    signature: &str,
+    make_id: impl FnOnce() -> Result<[u8; UNIQUE_ID], Failure>,
+) -> Result<[u8; UNIQUE_ID], Failure> {
+    let participants: Vec<u32> = (0..ranks).collect();
+    let mut refused = None;
+    let make_id = || make_id().map_err(|failure| refused = Some(failure)).ok();
+    let exchanged = bootstrap(
+        link,
+        &participants,
+        rank as usize,
+        &digest(signature),
+        make_id,
+    );
+    exchanged.map_err(|error| refused.unwrap_or_else(|| not_exchanged(&error, signature)))
+}
+
 fn barrier(bus: &Bus, slot: u16) -> Result<Barrier, Failure> {
     bus.barrier(slot, RankSet::below(bus.world()))
         .map_err(Failure::own)
@@ -103,7 +124,7 @@ fn not_joined(error: JoinError) -> Failure {
 }
 
 /// Says what rank 0 knows, and on the others what they can know: that the exchange failed.
-fn not_exchanged(error: &BootstrapError<BusError>, signature: &str) -> Failure {
+fn not_exchanged<E: std::fmt::Display>(error: &BootstrapError<E>, signature: &str) -> Failure {
     match error {
         BootstrapError::Mismatch => Failure::own(format!("{error}; this rank has {signature}")),
         BootstrapError::NoUniqueId => Failure::by_peer(format!(
@@ -138,8 +159,8 @@ mod tests {
 
     #[test]
     fn a_mismatch_outranks_its_consequences() {
-        let mismatch = not_exchanged(&BootstrapError::Mismatch, "allr of fp32");
+        let mismatch = not_exchanged::<String>(&BootstrapError::Mismatch, "allr of fp32");
         assert!(!mismatch.by_peer && mismatch.text.ends_with("this rank has allr of fp32"));
-        assert!(not_exchanged(&BootstrapError::NoUniqueId, "").by_peer);
+        assert!(not_exchanged::<String>(&BootstrapError::NoUniqueId, "").by_peer);
     }
 }

@@ -256,7 +256,7 @@ impl Size<'_, '_> {
             .map_err(named)?;
         let time = began.elapsed();
         if let Some(barrier) = &self.runner.barrier {
-            barrier.check(self.runner.connection.rank(), id)?;
+            barrier.check(self.runner.meeting.leads(), id)?;
         }
         Ok(time)
     }

@@ -44,8 +44,15 @@ fn build_library() -> PathBuf {
 
 /// A command line of the main job, with an environment that is the same everywhere.
 pub(crate) fn command(args: &str) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_proxy-run"));
-    command.args(args.split_whitespace());
+    command_through(&[], args)
+}
+
+/// The same, started by another program: `prefix` and its arguments come first.
+pub(crate) fn command_through(prefix: &[&str], args: &str) -> Command {
+    let program = env!("CARGO_BIN_EXE_proxy-run");
+    let mut words = prefix.iter().copied().chain([program]);
+    let mut command = Command::new(words.next().unwrap_or(program));
+    command.args(words).args(args.split_whitespace());
     if !args.contains("--library") {
         command.arg("--library").arg(library());
     }
@@ -190,6 +197,14 @@ impl Running {
         self.stdout = None;
     }
 
+    /// Whether the launcher has ended.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child
+            .try_wait()
+            .expect("the launcher is ours")
+            .is_some()
+    }
+
     /// The launcher's process id.
     pub(crate) fn pid(&self) -> i32 {
         self.child.id().cast_signed()
@@ -277,6 +292,12 @@ fn rank_of(pid: i32) -> Option<u32> {
     let mut words = line.split(|&byte| byte == 0).skip(1);
     matches!(words.next()?, b"rank" | b"latency-rank")
         .then(|| std::str::from_utf8(words.next()?).ok()?.parse().ok())?
+}
+
+/// A port of 127.0.0.1 that was free a moment ago.
+pub(crate) fn free_port() -> u16 {
+    let probe = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    probe.local_addr().expect("an address").port()
 }
 
 /// Runs to the end.
