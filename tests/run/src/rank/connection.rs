@@ -3,46 +3,22 @@
 
 use std::ffi::CString;
 use std::sync::Arc;
+use std::time::Duration;
 
 use proxy_kit::abi::Topology;
 use proxy_kit::device::Connectors;
-use proxy_os::bananaphone::bootstrap::Link;
+use proxy_os::bananaphone::leaders::{Leaders, Stopped};
 use proxy_os::nccom::abi::DeviceInfo;
 use proxy_os::nccom::calls::UniqueId;
-use proxy_os::nccom::{CallError, Comm, Library};
+use proxy_os::nccom::{BootstrapLink, CallError, Comm, Library};
 
-use super::meeting::{Meeting, exchange};
+use super::meeting::{BARRIERS, Meeting, exchange};
 use crate::job::Start;
+use crate::layout::Layout;
 use crate::wire::Failure;
 
 /// What the library puts in front of its own messages.
 const HINT: &std::ffi::CStr = c"proxy-run";
-
-/// The library's bootstrap network as a way to exchange with the ranks of all nodes.
-struct LibraryLink<'a> {
-    library: &'a Library,
-    comm: Comm,
-}
-
-impl Link for LibraryLink<'_> {
-    type Error = CallError;
-
-    fn send(&mut self, peer: u32, message: &[u8]) -> Result<(), CallError> {
-        // SAFETY: the communicator is alive, and this thread alone uses it.
-        unsafe {
-            self.library
-                .bootstrap_send(self.comm, peer.cast_signed(), message, HINT)
-        }
-    }
-
-    fn recv(&mut self, peer: u32, message: &mut [u8]) -> Result<(), CallError> {
-        // SAFETY: as above.
-        unsafe {
-            self.library
-                .bootstrap_recv(self.comm, peer.cast_signed(), message, HINT)
-        }
-    }
-}
 
 /// A rank's place among the others. Used by the rank's main thread alone; the driver's worker makes the three proxy
 /// calls on the data communicator, and no other.
@@ -53,6 +29,8 @@ pub(super) struct Connection {
     ranks: u32,
     global: Comm,
     comm: Comm,
+    /// On the leader of one of several nodes.
+    leaders: Option<Leaders>,
 }
 
 /// What every call here may answer: most failures are those of a peer.
@@ -85,15 +63,20 @@ impl Connection {
         let make_id = || library.get_unique_id(all, HINT).map_err(Failure::own);
         let make_id = || make_id().map(|id| id.0);
         let signature = start.job.signature(rank);
-        let id = if start.job.layout.nodes == 1 {
-            exchange(&mut meeting.link(), ranks, rank, &signature, make_id)?
+        let (id, leaders) = if start.job.layout.nodes == 1 {
+            let mut link = meeting.link();
+            (exchange(&mut link, ranks, rank, &signature, make_id)?, None)
         } else {
-            let mut link = LibraryLink {
-                library: &library,
-                comm: global,
-            };
-            exchange(&mut link, ranks, rank, &signature, make_id)?
+            // SAFETY: `leave` frees the communicator after the link has gone, and otherwise it is not freed; nobody else makes
+            // bootstrap calls on it.
+            let mut link = unsafe { BootstrapLink::new(Arc::clone(&library), global) };
+            let id = exchange(&mut link, ranks, rank, &signature, make_id)?;
+            let leaders = meeting.leads().then(|| lead(link, start.job.layout, rank));
+            (id, leaders.transpose()?)
         };
+        if let Some(leaders) = &leaders {
+            meeting.span(leaders, start.job.checking(start.job.sizes.max()))?;
+        }
         // SAFETY: the id was made by rank 0 and passed on unchanged; the device as above.
         let comm =
             unsafe { library.init_comm(all, UniqueId(id), me, &info, false) }.map_err(failed)?;
@@ -103,6 +86,7 @@ impl Connection {
             ranks,
             global,
             comm,
+            leaders,
         })
     }
 
@@ -124,6 +108,11 @@ impl Connection {
     /// The data communicator, for the driver.
     pub(super) const fn comm(&self) -> Comm {
         self.comm
+    }
+
+    /// The exchange with the leaders of the other nodes, if this rank is one.
+    pub(super) const fn leaders(&self) -> Option<&Leaders> {
+        self.leaders.as_ref()
     }
 
     /// The connectors of one stream in both directions.
@@ -149,11 +138,24 @@ impl Connection {
         })
     }
 
-    /// Leaves, when all ranks are through. Nothing may use the communicators any more.
-    pub(super) fn leave(self) -> Result<(), Failure> {
+    /// Leaves within `deadline`, when all ranks are through. Nothing may use the communicators any more.
+    pub(super) fn leave(self, deadline: Duration) -> Result<(), Failure> {
         // SAFETY: the driver has ended, and this thread makes no further call.
         unsafe { self.library.free_comm(self.comm) }.map_err(Failure::own)?;
-        // SAFETY: as above.
+        let stopped = self.leaders.map(|leaders| leaders.stop(deadline));
+        if stopped == Some(Stopped::Detached) {
+            // A call on the communicator has not returned: it stays until the process ends, which is soon.
+            return Ok(());
+        }
+        // SAFETY: as above, and the leaders' exchange has given its link back.
         unsafe { self.library.free_comm(self.global) }.map_err(Failure::own)
     }
+}
+
+/// Starts the exchange of the leaders over `link`, on the leader `rank` of its node.
+fn lead(link: BootstrapLink, layout: Layout, rank: u32) -> Result<Leaders, Failure> {
+    let first = |node| layout.ranks_of(&(node..node + 1)).start;
+    let peers: Vec<u32> = (0..layout.nodes).map(first).collect();
+    let node = layout.node_of(rank) as usize;
+    Leaders::start(link, &peers, node, BARRIERS).map_err(Failure::own)
 }

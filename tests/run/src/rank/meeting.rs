@@ -1,15 +1,22 @@
-//! How the ranks of a job meet without the library: on a host bus of their own, from the first moment to the last.
+//! How the ranks of a node meet without the library: on a host bus of their own, from the first moment to the last. With several nodes
+//! the first rank of each, its leader, meets the other leaders over the library's bootstrap network.
 //!
 //! They exchange signature and unique id on it before the library joins them, and meet on it between executions. What is
 //! waited for on the bus has a deadline, and a rank that dies is noticed within milliseconds; the library's own bootstrap
 //! blocks until a socket says something.
 
+use std::fmt::Display;
 use std::time::Duration;
 
 use proxy_core::phone::barrier::RankSet;
+use proxy_core::port::BarrierPoll;
+use proxy_core::{ExecId, Status};
+use proxy_os::HostBarrier;
 use proxy_os::bananaphone::bootstrap::{
     BootstrapError, BusLink, DIGEST, Link, UNIQUE_ID, bootstrap,
 };
+use proxy_os::bananaphone::leaders::{Leaders, Seat};
+use proxy_os::bananaphone::task::TaskBarrier;
 use proxy_os::bananaphone::{Barrier, Bus, JoinError, Options, Within};
 
 use crate::job::Start;
@@ -21,8 +28,14 @@ pub(super) const KNOB: &str = "--timeout or NEURON_RT_EXEC_TIMEOUT";
 const BETWEEN: u16 = 0;
 /// Barrier of the executions themselves.
 const EXECUTIONS: u16 = 1;
-/// Barriers of the bus.
-const BARRIERS: u16 = 2;
+/// Barrier of the leaders between executions, which each has for itself on its bus.
+const LEADERS: u16 = 2;
+/// Barriers of the bus, and channels between leaders.
+pub(super) const BARRIERS: u16 = 3;
+/// Between two looks of a leader at the other nodes, between executions.
+const LOOK: Duration = Duration::from_micros(50);
+/// How much longer the others wait than their leader, which knows more.
+const LATER: Duration = Duration::from_secs(1);
 /// Tag of the bootstrap's messages.
 const BOOTSTRAP: u32 = 1;
 
@@ -30,6 +43,10 @@ const BOOTSTRAP: u32 = 1;
 #[derive(Debug)]
 pub(super) struct Meeting {
     between: Barrier,
+    /// The leader's way to the other nodes.
+    leg: Option<TaskBarrier>,
+    /// There are other nodes.
+    spans: bool,
     bus: Bus,
     deadline: Duration,
     /// How often the ranks have met, which must be the same on all.
@@ -56,6 +73,8 @@ impl Meeting {
         let between = barrier(&bus, BETWEEN)?;
         Ok(Self {
             between,
+            leg: None,
+            spans: layout.nodes > 1,
             bus,
             deadline,
             met: 0,
@@ -68,6 +87,11 @@ impl Meeting {
         BusLink::new(&mut self.bus, BOOTSTRAP, within)
     }
 
+    /// This rank's number on its node.
+    pub(super) fn place(&self) -> u32 {
+        self.bus.rank().into()
+    }
+
     /// Whether this rank is the leader of its node.
     pub(super) const fn leads(&self) -> bool {
         self.bus.rank() == 0
@@ -78,13 +102,63 @@ impl Meeting {
         barrier(&self.bus, EXECUTIONS)
     }
 
-    /// Returns when every rank has called it as often as this one. `work` = what the slowest of them may have to compute before,
-    /// on top of the deadline.
+    /// From here on [`Self::meet`] is between all nodes; on their leaders.
+    pub(super) fn span(&mut self, leaders: &Leaders, work: Duration) -> Result<(), Failure> {
+        let alone = RankSet::default().with(self.bus.rank());
+        let barrier = self.bus.barrier(LEADERS, alone).map_err(Failure::own)?;
+        let within = Within::new(self.deadline.saturating_add(work), KNOB);
+        let leg = TaskBarrier::new(barrier, Vec::new(), within).map_err(Failure::own)?;
+        let seat = leaders.seat(LEADERS).map_err(Failure::own)?;
+        self.leg = Some(leg.between_machines(seat));
+        Ok(())
+    }
+
+    /// The leader's place for the barrier of the executions.
+    pub(super) fn seat(leaders: &Leaders) -> Result<Seat, Failure> {
+        leaders.seat(EXECUTIONS).map_err(Failure::own)
+    }
+
+    /// Returns when every rank of every node has called it as often as this one. `work` = what the slowest of them may have to compute
+    /// before, on top of the deadline.
     pub(super) fn meet(&mut self, work: Duration) -> Result<(), Failure> {
         self.met += 1;
-        let within = Within::new(self.deadline.saturating_add(work), KNOB);
-        let met = self.between.wait(self.met, within);
-        met.map_err(|error| Failure::by_peer(format!("between two executions: {error}")))
+        let time = self.deadline.saturating_add(work);
+        self.wait(2 * self.met, time)?;
+        if !self.spans {
+            return Ok(());
+        }
+        // All ranks of this node are there; they wait for their leader, and the leader for the other nodes.
+        if let Some(leg) = &self.leg {
+            let exec = ExecId(self.met);
+            let passed = look(|| leg.arrive(exec)).and_then(|()| look(|| leg.release(exec)));
+            passed.map_err(|status| {
+                let why = leg
+                    .last_failure()
+                    .map_or_else(|| status.to_string(), |why| why.to_string());
+                between_executions(why)
+            })?;
+        }
+        self.wait(2 * self.met + 1, time.saturating_add(LATER))
+    }
+
+    fn wait(&mut self, id: u64, time: Duration) -> Result<(), Failure> {
+        let met = self.between.wait(id, Within::new(time, KNOB));
+        met.map_err(between_executions)
+    }
+}
+
+fn between_executions(why: impl Display) -> Failure {
+    Failure::by_peer(format!("between two executions: {why}"))
+}
+
+/// Looks until a barrier is ready, which has a deadline of its own.
+fn look(mut step: impl FnMut() -> BarrierPoll) -> Result<(), Status> {
+    loop {
+        match step() {
+            BarrierPoll::Ready => return Ok(()),
+            BarrierPoll::Failed(status) => return Err(status),
+            BarrierPoll::Pending => std::thread::sleep(LOOK),
+        }
     }
 }
 
@@ -124,7 +198,7 @@ fn not_joined(error: JoinError) -> Failure {
 }
 
 /// Says what rank 0 knows, and on the others what they can know: that the exchange failed.
-fn not_exchanged<E: std::fmt::Display>(error: &BootstrapError<E>, signature: &str) -> Failure {
+fn not_exchanged<E: Display>(error: &BootstrapError<E>, signature: &str) -> Failure {
     match error {
         BootstrapError::Mismatch => Failure::own(format!("{error}; this rank has {signature}")),
         BootstrapError::NoUniqueId => Failure::by_peer(format!(

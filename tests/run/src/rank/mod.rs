@@ -52,10 +52,27 @@ fn together(
     meeting: &mut Meeting,
     speaker: &Speaker,
 ) -> Result<(), Failure> {
-    let job = &start.job;
     let connection = Connection::join(library, rank, start, meeting)?;
+    let done = connected(&connection, start, settings, meeting, speaker);
+    if done.is_err() {
+        // Its end would wait for other nodes.
+        std::mem::forget(connection);
+        return done;
+    }
+    connection.leave(start.job.deadline())
+}
+
+/// All sizes, with a connection to all others; returns when they are through, too.
+fn connected(
+    connection: &Connection,
+    start: &Start,
+    settings: &Settings,
+    meeting: &mut Meeting,
+    speaker: &Speaker,
+) -> Result<(), Failure> {
+    let job = &start.job;
     speaker.say(Message::Joined).map_err(unheard)?;
-    let mut runner = Runner::new(job, settings, &connection, meeting)?;
+    let mut runner = Runner::new(job, settings, connection, meeting)?;
     let done = sizes(&mut runner, job, speaker).and_then(|()| runner.release());
     if done.is_err() {
         // Its end would wait for a worker that may be stuck.
@@ -64,8 +81,7 @@ fn together(
     }
     drop(runner);
     // Who leaves early looks like a rank that died to those who are not through.
-    meeting.meet(job.checking(job.sizes.max()))?;
-    connection.leave()
+    meeting.meet(job.checking(job.sizes.max()))
 }
 
 fn sizes(runner: &mut Runner<'_>, job: &Job, speaker: &Speaker) -> Result<(), Failure> {

@@ -54,8 +54,15 @@ impl<'a> Runner<'a> {
         connection: &'a Connection,
         meeting: &'a mut Meeting,
     ) -> Result<Self, Failure> {
-        let group =
-            Group::for_device(connection.rank(), settings, job.deadline()).map_err(Failure::own)?;
+        // Devices are numbered on each machine.
+        let device = meeting.place();
+        let group = Group::for_device(device, settings, job.deadline()).map_err(Failure::own)?;
+        let barrier = job.barrier.then(|| {
+            let leaders = connection.leaders();
+            let leaders = leaders.filter(|_| *settings.internode_execution_barrier());
+            let seat = leaders.map(Meeting::seat).transpose()?;
+            ExecutionBarrier::new(meeting.executions()?, seat, job.deadline())
+        });
         let topology = job.op.topology();
         let connectors = (0..job.streams).map(|stream| connection.connectors(topology, stream));
         let connectors = connectors.collect::<Result<Vec<_>, _>>()?;
@@ -76,7 +83,7 @@ impl<'a> Runner<'a> {
             comm,
             loaded: None,
             device,
-            barrier: (job.barrier).then(|| ExecutionBarrier::new(job.deadline())),
+            barrier: barrier.transpose()?,
             job,
             connection,
             meeting,
@@ -104,7 +111,7 @@ impl<'a> Runner<'a> {
         );
         if let Some(barrier) = &self.barrier {
             // The barrier task has no start words: it is at the barrier from the enqueue on.
-            builder = builder.barrier(barrier.host(self.meeting.executions()?)?, Vec::new());
+            builder = builder.barrier(barrier.host(), Vec::new());
         }
         let context = self.group.queue().context(builder).map_err(Failure::own)?;
         let mut size = Size {
