@@ -184,21 +184,7 @@ fn check(cli: Cli) -> Result<(Job, Output), clap::Error> {
     );
     let layout = layout.map_err(refuse)?;
     let place = place(&cli).map_err(refuse)?;
-    if let Some(fault) = cli.fault.filter(|fault| fault.rank >= cli.ranks) {
-        return Err(refuse(format!(
-            "--fault names rank {}, accepted: 0 to {}",
-            fault.rank,
-            cli.ranks - 1
-        )));
-    }
-    let wrong = cli
-        .fault
-        .is_some_and(|fault| fault.kind == FaultKind::Wrong);
-    if wrong && cli.check.is_none() {
-        return Err(refuse(
-            "--fault RANK:wrong needs a check; accepted: with -c random or -c all_ones".to_owned(),
-        ));
-    }
+    check_fault(&cli).map_err(refuse)?;
     let job = Job {
         op: cli.op,
         dtype: cli.datatype,
@@ -228,6 +214,26 @@ fn check(cli: Cli) -> Result<(Job, Output), clap::Error> {
         place,
     };
     Ok((job, output))
+}
+
+/// A fault needs its rank, and a wrong result somebody who sees it.
+fn check_fault(cli: &Cli) -> Result<(), String> {
+    let Some(fault) = cli.fault else {
+        return Ok(());
+    };
+    if fault.rank >= cli.ranks {
+        return Err(format!(
+            "--fault names rank {}, accepted: 0 to {}",
+            fault.rank,
+            cli.ranks - 1
+        ));
+    }
+    if fault.kind == FaultKind::Wrong && cli.check.is_none() {
+        return Err(
+            "--fault RANK:wrong needs a check; accepted: with -c random or -c all_ones".to_owned(),
+        );
+    }
+    Ok(())
 }
 
 /// Where this launcher stands among several.

@@ -29,6 +29,27 @@ fn every_op_is_right_on_every_number_of_nodes() {
     }
 }
 
+/// Ranks of both nodes are told that one of node 1 is at another execution: the barrier of the executions spans the nodes.
+#[test]
+fn another_execution_on_one_node_is_an_error_on_all() {
+    let args =
+        "sendrecv -r 4 --nodes 2 --ranks-per-process 2 -b 4 -e 4 --debug --fault 3:execution";
+    let outcome = run(args);
+    outcome.assert(1, &["MPMD execution is not supported"]);
+    for (process, rank) in [
+        ("ranks 0 to 1", 0),
+        ("ranks 0 to 1", 1),
+        ("ranks 2 to 3", 0),
+        ("ranks 2 to 3", 1),
+    ] {
+        let told = outcome.stderr.lines().any(|line| {
+            line.starts_with(&format!("{process}: "))
+                && line.contains(&format!("rank {rank} of 2: barrier 1 #"))
+        });
+        assert!(told, "{process}, {rank}: {outcome:?}");
+    }
+}
+
 /// The launchers of a job, each with the same command line but for its node.
 fn launchers(args: &str, nodes: u32) -> Vec<Running> {
     let port = free_port();
