@@ -289,7 +289,8 @@ fn strangers_at_the_door_are_ignored() {
     connect()
         .write_all(b"GET / HTTP/1.1\r\n\r\n")
         .expect("sent");
-    let _half = connect().write_all(b"{\"program\":").expect("sent");
+    let mut half = connect();
+    half.write_all(b"{\"program\":").expect("sent");
     drop(connect());
     let other = one(1);
     head.finish().assert_checked(args, &[4]);
