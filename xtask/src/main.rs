@@ -10,8 +10,10 @@ mod doc;
 mod guard;
 mod libtest;
 mod loom;
+mod mutants;
 mod run;
 mod sanitizer;
+mod sim;
 mod table;
 mod test;
 mod tidy;
@@ -29,7 +31,7 @@ use workspace::Workspace;
 #[derive(Debug, Parser)]
 #[command(
     bin_name = "cargo xtask",
-    about = "The one door: run, test, loom, tsan, asan, guard, tidy, doc, ci."
+    about = "The one door: run, test, loom, sim, mutants, tsan, asan, guard, tidy, doc, ci."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -55,6 +57,19 @@ enum Verb {
         /// No bound on preemptions (the short form stops at three per execution).
         #[arg(long)]
         full: bool,
+    },
+    /// Run simulated worlds in release, 100 000 unless told otherwise; `sim --help` shows its own options.
+    #[command(disable_help_flag = true)]
+    Sim {
+        /// Passed to the program as they are.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
+    /// Plant one fault after the other into a copy of the core; the simulated worlds must find each.
+    Mutants {
+        /// Plant only every n-th.
+        #[arg(long, value_name = "N", default_value_t = 1)]
+        every: usize,
     },
     /// Run the tests that use threads under the race detector; fetches a compiler where none has the source it needs.
     Tsan,
@@ -90,6 +105,8 @@ fn main() -> ExitCode {
         Verb::Run { args } => Err(run::exec(&workspace, &args)),
         Verb::Test { filter } => test::verb(&workspace, filter.as_deref()),
         Verb::Loom { full } => loom::verb(&workspace, full),
+        Verb::Sim { args } => sim::verb(&workspace, &args),
+        Verb::Mutants { every } => mutants::verb(&workspace, every),
         Verb::Tsan => tsan::verb(&workspace),
         Verb::Asan => asan::verb(&workspace),
         Verb::Guard => guard::verb(&workspace),

@@ -78,8 +78,10 @@ impl BarrierTask {
         if self.phase == Phase::Gate {
             gate.disarm();
         }
-        self.state = RunState::Done;
-        self.fail(task, status, ports)
+        // The state follows the call: a worker that dies in it reports the task as what others know of it.
+        let step = self.fail(task, status, ports);
+        self.state = step.to;
+        step
     }
 
     fn advance<P: Ports>(&mut self, task: &Task, gate: &Gate<'_>, ports: &mut P) -> Step {

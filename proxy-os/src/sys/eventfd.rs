@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use super::check;
+use super::fault::{self, Call};
 
 /// The doorbell. Shared by reference between ringers and sleeper.
 #[derive(Debug)]
@@ -20,6 +21,7 @@ impl EventFd {
     /// # Errors
     /// The kernel's: descriptor limits (`EMFILE`, `ENFILE`) or memory.
     pub fn new() -> io::Result<Self> {
+        fault::point(Call::BellCreate)?;
         // SAFETY: no pointers are passed.
         let fd = check(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
         // SAFETY: the descriptor was just created and nobody else owns it.
@@ -71,6 +73,7 @@ impl EventFd {
 
     /// One sleep. True = readable; false = time passed or a signal came.
     fn sleep(&self, left: Option<Duration>) -> io::Result<bool> {
+        fault::point(Call::BellWait)?;
         let mut poll = libc::pollfd {
             fd: self.0.as_raw_fd(),
             events: libc::POLLIN,

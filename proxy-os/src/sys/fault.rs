@@ -33,9 +33,13 @@ pub enum Call {
     Receive,
     /// Sleeping on a word.
     FutexWait,
+    /// Creation of a doorbell.
+    BellCreate,
+    /// Sleeping on a doorbell.
+    BellWait,
 }
 
-const CALLS: usize = 11;
+const CALLS: usize = 13;
 
 #[derive(Debug, Clone, Copy)]
 struct Fault {

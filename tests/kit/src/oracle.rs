@@ -19,6 +19,28 @@ use proxy_core::{
 pub use library::{
     Answer, Call, Changed, Event, Library, Mood, Recorder, Table, WordPlace, XorShift,
 };
+pub use machine::Stepped;
+
+/// What the oracle predicts calls of: the library, the barrier, and all who act while a call runs.
+///
+/// A call hands the oracle out, so that whatever others do to the queue in the middle of a tick can be predicted in its place.
+pub trait Outside {
+    /// Answers a call.
+    fn call(&mut self, oracle: &mut Oracle, call: Call) -> Answer;
+
+    /// A state change, before others can see it.
+    fn changed(&mut self, change: Changed);
+
+    /// The worker is about to read or replace a start word.
+    fn touch(&mut self, oracle: &mut Oracle, context: ContextId, kind: TaskKind, stream: u8) {
+        let _ = (oracle, context, kind, stream);
+    }
+
+    /// A task has been stepped or aborted, whether its state changed or not.
+    fn stepped(&mut self, step: Stepped) {
+        let _ = step;
+    }
+}
 
 use machine::{Active, Outcome};
 use words::Words;
@@ -285,7 +307,7 @@ impl Oracle {
     }
 
     /// One tick: drain, step each active task once, forget those that are done.
-    pub fn tick(&mut self, library: &mut Library) -> Tick {
+    pub fn tick<O: Outside>(&mut self, outside: &mut O) -> Tick {
         let drained = self.drain();
         let mut tick = Tick {
             drained,
@@ -297,11 +319,11 @@ impl Oracle {
         self.words.begin_tick();
         let mut active = std::mem::take(&mut self.active);
         for task in active.values_mut().flatten() {
-            let outcome = task.step(&mut self.words, library);
+            let outcome = task.step(self, outside);
             tick.stepped += 1;
             tick.moved += u32::from(outcome.moved);
             tick.done += u32::from(outcome.to == RunState::Done);
-            self.settle(task, outcome, library);
+            self.settle(task.id, outcome, outside);
         }
         self.keep(active);
         tick.next = if tick.moved > 0 || drained > 0 {
@@ -315,16 +337,29 @@ impl Oracle {
     }
 
     /// Ends everything.
-    pub fn abort_all(&mut self, status: Status, library: &mut Library) -> u32 {
+    pub fn abort_all<O: Outside>(&mut self, status: Status, outside: &mut O) -> u32 {
         self.drain();
         let mut active = std::mem::take(&mut self.active);
         let mut ended = 0;
         for task in active.values_mut().flatten() {
-            let outcome = task.abort(status, &mut self.words, library);
-            self.settle(task, outcome, library);
+            let outcome = task.abort(status, self, outside);
+            self.settle(task.id, outcome, outside);
             ended += 1;
         }
         ended
+    }
+
+    /// The worker has died, perhaps in the middle of a tick: every task that is not done ends, without any call.
+    pub fn fail_all<O: Outside>(&mut self, status: Status, outside: &mut O) -> u32 {
+        self.drain();
+        self.active.clear();
+        let done = |id: &TaskId| self.tasks[*id].state == RunState::Done;
+        let mut ended: Vec<TaskId> = (0..self.tasks.len()).filter(|id| !done(id)).collect();
+        ended.sort_by_key(|id| (self.tasks[*id].rank, *id));
+        for id in &ended {
+            self.settle(*id, Outcome::failed(status), outside);
+        }
+        u32::try_from(ended.len()).unwrap()
     }
 
     fn keep(&mut self, active: BTreeMap<Rank, Vec<Active>>) {
@@ -336,17 +371,23 @@ impl Oracle {
         }
     }
 
-    fn settle(&mut self, active: &Active, outcome: Outcome, library: &mut Library) {
-        let task = &mut self.tasks[active.id];
+    fn settle<O: Outside>(&mut self, id: TaskId, outcome: Outcome, outside: &mut O) {
+        let task = &mut self.tasks[id];
+        outside.stepped(Stepped {
+            kind: task.kind,
+            from: task.state,
+            to: outcome.to,
+            moved: outcome.moved,
+        });
         if task.state != outcome.to {
-            library.events.push(Event::Changed(Changed {
+            outside.changed(Changed {
                 context: task.context,
                 kind: task.kind,
                 exec: task.exec,
                 from: task.state,
                 to: outcome.to,
                 status: outcome.code,
-            }));
+            });
         }
         task.state = outcome.to;
         task.code = outcome.code;

@@ -8,6 +8,8 @@ use std::rc::Rc;
 use proxy_core::port::{Barrier, BarrierPoll, Blocks, Change, DeviceWords, Flags, Observer, Seam};
 use proxy_core::{BlockIndex, ContextId, ExecId, RunState, Status, Stream, TaskKind};
 
+use super::{Oracle, Outside};
+
 /// A small random source (xorshift); equal seeds give equal numbers.
 #[derive(Debug, Clone)]
 pub struct XorShift(u64);
@@ -172,6 +174,16 @@ impl Library {
     }
 }
 
+impl Outside for Library {
+    fn call(&mut self, _: &mut Oracle, call: Call) -> Answer {
+        self.call(call)
+    }
+
+    fn changed(&mut self, change: Changed) {
+        self.events.push(Event::Changed(change));
+    }
+}
+
 /// Place of a start word: context index and generation, whether it is a barrier's, stream.
 pub type WordPlace = (u32, u32, bool, u8);
 
@@ -195,6 +207,22 @@ impl Table {
     /// Writes a word.
     pub fn set(&mut self, context: ContextId, kind: TaskKind, stream: u8, value: u32) {
         self.0.insert(place(context, kind, stream), value);
+    }
+
+    /// Replaces a word that still is `seen`; says whether it was.
+    pub fn swap(
+        &mut self,
+        context: ContextId,
+        kind: TaskKind,
+        stream: u8,
+        seen: u32,
+        new: u32,
+    ) -> bool {
+        let found = self.get(context, kind, stream) == seen;
+        if found {
+            self.set(context, kind, stream, new);
+        }
+        found
     }
 
     /// The words that are not 0.
@@ -253,11 +281,7 @@ impl DeviceWords for Recorder {
         new: u32,
     ) -> bool {
         let mut words = self.words.borrow_mut();
-        let found = words.get(context, kind, stream.0) == seen;
-        if found {
-            words.set(context, kind, stream.0, new);
-        }
-        found
+        words.swap(context, kind, stream.0, seen, new)
     }
 }
 

@@ -4,8 +4,8 @@ use proxy_core::port::BarrierPoll;
 use proxy_core::{BlockIndex, ContextId, ExecId, RunState, Spec, Status, StopAt, Stream, TaskKind};
 
 use super::TaskId;
-use super::library::{Call, Library};
-use super::words::Words;
+use super::library::Call;
+use super::{Oracle, Outside};
 
 /// What a step came to.
 #[derive(Debug, Clone, Copy)]
@@ -13,6 +13,26 @@ pub(super) struct Outcome {
     pub(super) to: RunState,
     pub(super) code: Status,
     pub(super) moved: bool,
+}
+
+/// One step of one task, for who counts which edges of its machine were taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stepped {
+    /// The machine.
+    pub kind: TaskKind,
+    /// State before.
+    pub from: RunState,
+    /// State after.
+    pub to: RunState,
+    /// Whether the worker must not relax because of it.
+    pub moved: bool,
+}
+
+impl Outcome {
+    /// The end by somebody else's fault.
+    pub(super) const fn failed(status: Status) -> Self {
+        done(status)
+    }
 }
 
 const fn moved(to: RunState) -> Outcome {
@@ -80,32 +100,34 @@ impl Active {
         }
     }
 
-    pub(super) fn step(&mut self, words: &mut Words, library: &mut Library) -> Outcome {
+    pub(super) fn step<O: Outside>(&mut self, oracle: &mut Oracle, outside: &mut O) -> Outcome {
         match self.kind {
-            TaskKind::Network if !self.begun => self.begin(words, library),
-            TaskKind::Network if self.spec.device_wait && !self.through_gate => self.wait(words),
-            TaskKind::Network => self.progress(library),
-            TaskKind::Barrier => self.barrier(words, library),
+            TaskKind::Network if !self.begun => self.begin(oracle, outside),
+            TaskKind::Network if self.spec.device_wait && !self.through_gate => {
+                self.wait(oracle, outside)
+            }
+            TaskKind::Network => self.progress(oracle, outside),
+            TaskKind::Barrier => self.barrier(oracle, outside),
         }
     }
 
-    pub(super) fn abort(
+    pub(super) fn abort<O: Outside>(
         &mut self,
         status: Status,
-        words: &mut Words,
-        library: &mut Library,
+        oracle: &mut Oracle,
+        outside: &mut O,
     ) -> Outcome {
         if !self.through_gate {
-            words.disarm(self.context, self.kind, &self.spec);
+            oracle.words.disarm(self.context, self.kind, &self.spec);
         }
         match self.kind {
-            TaskKind::Network => self.end(status, library),
-            TaskKind::Barrier => self.give_up(status, library),
+            TaskKind::Network => self.end(status, oracle, outside),
+            TaskKind::Barrier => self.give_up(status, oracle, outside),
         }
     }
 
     /// INIT: start every block of every stream.
-    fn begin(&mut self, words: &mut Words, library: &mut Library) -> Outcome {
+    fn begin<O: Outside>(&mut self, oracle: &mut Oracle, outside: &mut O) -> Outcome {
         self.begun = true;
         if self.spec.skip {
             return done(Status::SUCCESS);
@@ -113,10 +135,10 @@ impl Active {
         for stream in 0..self.spec.streams {
             for block in 0..self.spec.blocks {
                 let call = Call::Start(self.context, Stream(stream), BlockIndex(block));
-                let status = library.call(call).status;
+                let status = outside.call(oracle, call).status;
                 if !status.is_success() {
-                    words.disarm(self.context, self.kind, &self.spec);
-                    return self.end(status, library);
+                    oracle.words.disarm(self.context, self.kind, &self.spec);
+                    return self.end(status, oracle, outside);
                 }
                 if !self.started.contains(&stream) {
                     self.started.push(stream);
@@ -131,8 +153,8 @@ impl Active {
     }
 
     /// WAITING_DEVICE_TRIGGER.
-    fn wait(&mut self, words: &mut Words) -> Outcome {
-        self.through_gate = words.pass(self.context, self.kind, &self.spec);
+    fn wait<O: Outside>(&mut self, oracle: &mut Oracle, outside: &mut O) -> Outcome {
+        self.through_gate = oracle.pass(self.context, self.kind, &self.spec, outside);
         if self.through_gate {
             moved(RunState::Progressing)
         } else {
@@ -141,16 +163,16 @@ impl Active {
     }
 
     /// PROGRESSING and IDLE: one progress call per stream that has not drained the block.
-    fn progress(&mut self, library: &mut Library) -> Outcome {
+    fn progress<O: Outside>(&mut self, oracle: &mut Oracle, outside: &mut O) -> Outcome {
         let mut any_moved = false;
         for stream in 0..self.spec.streams {
             if self.drained.contains(&stream) {
                 continue;
             }
             let call = Call::Progress(self.context, Stream(stream), BlockIndex(self.block));
-            let answer = library.call(call);
+            let answer = outside.call(oracle, call);
             if !answer.status.is_success() {
-                return self.end(answer.status, library);
+                return self.end(answer.status, oracle, outside);
             }
             if answer.done {
                 self.drained.push(stream);
@@ -159,14 +181,14 @@ impl Active {
         }
         if std::mem::take(&mut self.first_tick_of_block) && self.spec.stop_at == StopAt::Switch {
             self.started = (0..self.spec.streams).collect();
-            let status = self.stop(library);
+            let status = self.stop(oracle, outside);
             if !status.is_success() {
                 return done(status);
             }
         }
         if self.drained.len() == usize::from(self.spec.streams) {
             if self.block + 1 == self.spec.blocks {
-                return self.end(Status::SUCCESS, library);
+                return self.end(Status::SUCCESS, oracle, outside);
             }
             self.block += 1;
             self.drained.clear();
@@ -181,16 +203,16 @@ impl Active {
     }
 
     /// Every started stream is stopped once; the first error of the task is the one that counts.
-    fn end(&mut self, status: Status, library: &mut Library) -> Outcome {
-        let stopped = self.stop(library);
+    fn end<O: Outside>(&mut self, status: Status, oracle: &mut Oracle, outside: &mut O) -> Outcome {
+        let stopped = self.stop(oracle, outside);
         done(if status.is_success() { stopped } else { status })
     }
 
-    fn stop(&mut self, library: &mut Library) -> Status {
+    fn stop<O: Outside>(&mut self, oracle: &mut Oracle, outside: &mut O) -> Status {
         let mut first = Status::SUCCESS;
         for stream in std::mem::take(&mut self.started) {
-            let status = library
-                .call(Call::Stop(self.context, Stream(stream)))
+            let status = outside
+                .call(oracle, Call::Stop(self.context, Stream(stream)))
                 .status;
             if first.is_success() {
                 first = status;
@@ -200,10 +222,10 @@ impl Active {
     }
 
     /// The barrier: as many phases as are ready.
-    fn barrier(&mut self, words: &mut Words, library: &mut Library) -> Outcome {
+    fn barrier<O: Outside>(&mut self, oracle: &mut Oracle, outside: &mut O) -> Outcome {
         let mut passed_one = false;
         if !self.through_gate {
-            if !words.pass(self.context, self.kind, &self.spec) {
+            if !oracle.pass(self.context, self.kind, &self.spec, outside) {
                 return still(RunState::WaitingDeviceTrigger);
             }
             self.through_gate = true;
@@ -217,27 +239,35 @@ impl Active {
             }
         };
         if !self.arrived {
-            match library.call(Call::Arrive(self.context, self.exec)).poll {
+            match outside
+                .call(oracle, Call::Arrive(self.context, self.exec))
+                .poll
+            {
                 BarrierPoll::Pending => return waits(passed_one),
-                BarrierPoll::Failed(status) => return self.give_up(status, library),
+                BarrierPoll::Failed(status) => return self.give_up(status, oracle, outside),
                 BarrierPoll::Ready => {}
             }
             self.arrived = true;
             passed_one = true;
-            let status = library.call(Call::Signal(self.context, self.exec)).status;
+            let status = outside
+                .call(oracle, Call::Signal(self.context, self.exec))
+                .status;
             if !status.is_success() {
-                return self.give_up(status, library);
+                return self.give_up(status, oracle, outside);
             }
         }
-        match library.call(Call::Release(self.context, self.exec)).poll {
+        match outside
+            .call(oracle, Call::Release(self.context, self.exec))
+            .poll
+        {
             BarrierPoll::Pending => waits(passed_one),
-            BarrierPoll::Failed(status) => self.give_up(status, library),
+            BarrierPoll::Failed(status) => self.give_up(status, oracle, outside),
             BarrierPoll::Ready => done(Status::SUCCESS),
         }
     }
 
-    fn give_up(&self, status: Status, library: &mut Library) -> Outcome {
-        library.call(Call::Cancel(self.context, self.exec));
+    fn give_up<O: Outside>(&self, status: Status, oracle: &mut Oracle, outside: &mut O) -> Outcome {
+        outside.call(oracle, Call::Cancel(self.context, self.exec));
         done(status)
     }
 }

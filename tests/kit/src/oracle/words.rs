@@ -6,6 +6,7 @@ use proxy_core::trigger::FiredBeforeArm;
 use proxy_core::{Arming, ContextId, Polarity, Spec, Stream, TaskKind};
 
 use super::library::Table;
+use super::{Oracle, Outside};
 
 type Key = (u32, u32, u32);
 
@@ -106,33 +107,66 @@ impl Words {
             *armed = armed.saturating_sub(1);
         }
     }
+}
 
+impl Oracle {
     /// Opens the gate and consumes the words, if all have fired for an armed execution and nobody older waits.
-    pub(super) fn pass(&mut self, context: ContextId, kind: TaskKind, spec: &Spec) -> bool {
-        let streams = streams(kind, spec);
-        if streams == 0 {
+    pub(super) fn pass<O: Outside>(
+        &mut self,
+        context: ContextId,
+        kind: TaskKind,
+        spec: &Spec,
+        outside: &mut O,
+    ) -> bool {
+        if streams(kind, spec) == 0 {
             return true;
         }
-        let by_device = spec.arming == Arming::ByDevice;
-        let open = !self.closed.contains(&key(context, kind))
-            && (by_device || *self.armed(context, kind) > 0)
-            && (0..streams).all(|stream| {
-                let word = self.table.get(context, kind, stream);
-                is_fired(spec, word) && !(by_device && word == 0)
-            });
-        if !open {
-            self.closed.insert(key(context, kind));
+        if self.words.closed.contains(&key(context, kind)) {
             return false;
         }
-        for stream in 0..streams {
-            self.table.set(context, kind, stream, 0);
+        let Some(seen) = self.look(context, kind, spec, outside) else {
+            self.words.closed.insert(key(context, kind));
+            return false;
+        };
+        for (stream, word) in (0..).zip(seen) {
+            outside.touch(self, context, kind, stream);
+            self.words.table.swap(context, kind, stream, word, 0);
         }
-        if !by_device {
-            self.disarm(context, kind, spec);
-            if *self.armed(context, kind) > 0 {
-                self.rearm(context, kind, spec);
+        if !counts(kind, spec) {
+            return true;
+        }
+        self.words.disarm(context, kind, spec);
+        if *self.words.armed(context, kind) > 0 {
+            for stream in 0..streams(kind, spec) {
+                outside.touch(self, context, kind, stream);
+                let armed = armed_value(spec);
+                self.words.table.swap(context, kind, stream, 0, armed);
             }
         }
         true
+    }
+
+    /// The words, one after the other, if every one has fired.
+    fn look<O: Outside>(
+        &mut self,
+        context: ContextId,
+        kind: TaskKind,
+        spec: &Spec,
+        outside: &mut O,
+    ) -> Option<Vec<u32>> {
+        let by_device = spec.arming == Arming::ByDevice;
+        if !by_device && *self.words.armed(context, kind) == 0 {
+            return None;
+        }
+        let mut seen = Vec::new();
+        for stream in 0..streams(kind, spec) {
+            outside.touch(self, context, kind, stream);
+            let word = self.words.table.get(context, kind, stream);
+            if !is_fired(spec, word) || (by_device && word == 0) {
+                return None;
+            }
+            seen.push(word);
+        }
+        Some(seen)
     }
 }

@@ -1,0 +1,242 @@
+//! Laws: what must hold whatever the oracle says, so that a mistake that driver and oracle share is seen, too.
+//!
+//! They look only at what crosses the ports, at what the device writes and at what producers get back, and know no state machine.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proxy_core::port::BarrierPoll;
+use proxy_core::{
+    Arming, ContextId, ExecId, Polarity, RunState, Spec, Status, StopAt, Stream, TaskKind,
+};
+use proxy_kit::oracle::{Answer, Call, Changed};
+
+type Context = (u32, u32);
+type Kind = bool;
+
+/// Progress of one barrier task as its calls tell it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Phase {
+    Arriving,
+    Arrived,
+    Signalled,
+}
+
+/// What is known of one context.
+#[derive(Debug, Default)]
+struct Known {
+    spec: Option<Spec>,
+    /// Unfinished tasks by kind and execution. The same execution can be appended twice.
+    open: BTreeMap<(Kind, ExecId), u32>,
+    /// Starts without a stop, by stream.
+    loaded: BTreeMap<u8, u32>,
+    /// Words that the device has fired since they were last consumed.
+    fresh: BTreeSet<(Kind, u8)>,
+    barrier: BTreeMap<ExecId, Phase>,
+}
+
+impl Known {
+    fn open_of(&self, kind: TaskKind) -> u32 {
+        let barrier = kind == TaskKind::Barrier;
+        let of_kind = self.open.iter().filter(|((found, _), _)| *found == barrier);
+        of_kind.map(|(_, count)| count).sum()
+    }
+
+    fn is_balanced(&self) -> bool {
+        self.spec.is_none_or(|spec| spec.stop_at == StopAt::End)
+    }
+}
+
+/// The laws of one queue, and the first breach of one.
+#[derive(Debug, Default)]
+pub(crate) struct Laws {
+    contexts: BTreeMap<Context, Known>,
+    breach: Option<String>,
+}
+
+const fn key(context: ContextId) -> Context {
+    (context.index(), context.generation())
+}
+
+impl Laws {
+    /// The first breach.
+    #[must_use]
+    pub(crate) fn breach(&self) -> Option<&str> {
+        self.breach.as_deref()
+    }
+
+    fn must(&mut self, holds: bool, law: impl FnOnce() -> String) {
+        if !holds && self.breach.is_none() {
+            self.breach = Some(format!("law: {}", law()));
+        }
+    }
+
+    fn known(&mut self, context: ContextId) -> &mut Known {
+        self.contexts.entry(key(context)).or_default()
+    }
+
+    /// A context was registered. No id is given out twice.
+    pub(crate) fn registered(&mut self, context: ContextId, spec: Spec) {
+        let fresh = !self.contexts.contains_key(&key(context));
+        self.must(fresh, || format!("{context} was given out before"));
+        self.known(context).spec = Some(spec);
+    }
+
+    /// A context was retired: nothing of it may be unfinished.
+    pub(crate) fn retired(&mut self, context: ContextId) {
+        let open: u32 = self.known(context).open.values().sum();
+        self.must(open == 0, || format!("{context} retired with {open} tasks"));
+    }
+
+    /// Tasks of these kinds were accepted.
+    pub(crate) fn accepted(&mut self, context: ContextId, exec: ExecId, kinds: &[TaskKind]) {
+        for kind in kinds {
+            let barrier = *kind == TaskKind::Barrier;
+            let known = self.known(context);
+            *known.open.entry((barrier, exec)).or_default() += 1;
+        }
+    }
+
+    /// The device wrote a word.
+    pub(crate) fn fired(&mut self, context: ContextId, kind: TaskKind, stream: u8, value: u32) {
+        let known = self.known(context);
+        let (polarity, arming) = known
+            .spec
+            .map_or((Polarity::Specification, Arming::OnEnqueue), |spec| {
+                (spec.polarity, spec.arming)
+            });
+        let counts = match polarity {
+            Polarity::Specification => value != u32::MAX,
+            Polarity::Header => value == u32::MAX,
+        };
+        if counts && !(arming == Arming::ByDevice && value == 0) {
+            known.fresh.insert((kind == TaskKind::Barrier, stream));
+        }
+    }
+
+    /// The worker replaced `seen` by `new` in a word. Only what the device has fired may be consumed.
+    pub(crate) fn swapped(
+        &mut self,
+        context: ContextId,
+        kind: TaskKind,
+        stream: u8,
+        seen: u32,
+        new: u32,
+    ) {
+        let known = self.known(context);
+        let header = known
+            .spec
+            .is_some_and(|spec| spec.polarity == Polarity::Header);
+        let consumes = if header { seen == u32::MAX } else { new == 0 };
+        if consumes {
+            let fired = known.fresh.remove(&(kind == TaskKind::Barrier, stream));
+            self.must(fired, || {
+                format!(
+                    "a gate opened on stream {stream} of {context}, whose word {seen:#x} no device wrote"
+                )
+            });
+        }
+    }
+
+    /// A call across a port and its answer.
+    pub(crate) fn called(&mut self, call: Call, answer: Answer) {
+        match call {
+            Call::Start(context, stream, block) => {
+                self.of_network(call, context);
+                let known = self.known(context);
+                let loaded = known.loaded.entry(stream.0).or_default();
+                let first = block.0 == 0;
+                if first && answer.status.is_success() {
+                    *loaded += 1;
+                }
+                let legal = first || *loaded > 0 || !known.is_balanced();
+                self.must(legal, || {
+                    format!("{call:?} before the stream's first block")
+                });
+            }
+            Call::Progress(context, stream, _) => {
+                self.of_network(call, context);
+                self.is_loaded(call, context, stream);
+            }
+            Call::Stop(context, stream) => {
+                self.of_network(call, context);
+                self.is_loaded(call, context, stream);
+                let loaded = self.known(context).loaded.entry(stream.0).or_default();
+                *loaded = loaded.saturating_sub(1);
+            }
+            Call::Arrive(context, exec) => self.barrier(call, context, exec, answer.poll),
+            Call::Signal(context, exec)
+            | Call::Release(context, exec)
+            | Call::Cancel(context, exec) => self.barrier(call, context, exec, answer.poll),
+        }
+    }
+
+    fn of_network(&mut self, call: Call, context: ContextId) {
+        let open = self.known(context).open_of(TaskKind::Network);
+        self.must(open > 0, || format!("{call:?} without an unfinished task"));
+    }
+
+    fn is_loaded(&mut self, call: Call, context: ContextId, stream: Stream) {
+        let known = self.known(context);
+        let legal = !known.is_balanced() || known.loaded.get(&stream.0).is_some_and(|n| *n > 0);
+        self.must(legal, || {
+            format!("{call:?} of a stream that is not started")
+        });
+    }
+
+    /// Arrive, then signal, then release; after a cancel nothing.
+    fn barrier(&mut self, call: Call, context: ContextId, exec: ExecId, poll: BarrierPoll) {
+        let known = self.known(context);
+        let open = known.open.get(&(true, exec)).copied().unwrap_or(0);
+        if open != 1 {
+            // The same execution twice: whose call it is cannot be told.
+            self.must(open > 0, || format!("{call:?} without an unfinished task"));
+            return;
+        }
+        let phase = known.barrier.entry(exec).or_insert(Phase::Arriving);
+        let legal = match call {
+            Call::Arrive(..) => *phase == Phase::Arriving,
+            Call::Signal(..) => *phase == Phase::Arrived,
+            Call::Release(..) => *phase == Phase::Signalled,
+            _ => true,
+        };
+        match call {
+            Call::Arrive(..) if poll == BarrierPoll::Ready => *phase = Phase::Arrived,
+            Call::Signal(..) => *phase = Phase::Signalled,
+            _ => {}
+        }
+        self.must(legal, || format!("{call:?} out of order"));
+    }
+
+    /// A state change of a task. DONE comes once per task, and a context without unfinished tasks has nothing started.
+    pub(crate) fn changed(&mut self, change: &Changed) {
+        if change.to != RunState::Done {
+            return;
+        }
+        let context = change.context;
+        let barrier = change.kind == TaskKind::Barrier;
+        let known = self.known(context);
+        let open = known.open.entry((barrier, change.exec)).or_default();
+        let was_open = *open > 0;
+        *open = open.saturating_sub(1);
+        if barrier {
+            known.barrier.remove(&change.exec);
+        }
+        self.must(was_open, || format!("{change:?} of a task that was over"));
+        let known = self.known(context);
+        if change.status == Status::WORKER_DIED {
+            known.loaded.clear();
+        }
+        let left: u32 = known.loaded.values().sum();
+        let settled = left == 0 || known.open_of(TaskKind::Network) > 0 || !known.is_balanced();
+        self.must(settled, || {
+            format!("{context} is at rest and {left} of its streams were never stopped")
+        });
+    }
+
+    /// Unfinished tasks of all contexts.
+    #[must_use]
+    pub(crate) fn unfinished(&self) -> u32 {
+        let counts = self.contexts.values().flat_map(|known| known.open.values());
+        counts.sum()
+    }
+}

@@ -1,0 +1,414 @@
+//! One queue with its driver, in lockstep with the oracle.
+//!
+//! Every operation is done to the real thing first. What is done while the worker is in the middle of a tick, by others or by a library
+//! that calls back, is kept on a tape in its place; the oracle is then taken through the same tick along the tape and must
+//! make the same calls, touch the same words, report the same changes and answer every operation the same.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+
+use proxy_core::port::{Change, DeviceWords, Observer};
+use proxy_core::{
+    Bell, ContextError, ContextId, Driver, EnqueueError, ExecId, Poll, PollError, Queue, Shut,
+    Spec, Status, Stream, TaskKind, Tick, Ticket,
+};
+use proxy_kit::oracle::{Answer, Call, Changed, Oracle, Stepped, Table, TaskId};
+
+use crate::laws::Laws;
+use crate::ports::Ports;
+use crate::replay::{Replay, apply, replay, same};
+
+/// Ranks of a simulated queue.
+pub const RANKS: usize = 2;
+/// Tasks of a rank.
+pub const TASKS: usize = 4;
+/// Contexts.
+pub const CONTEXTS: usize = 3;
+
+/// The queue under test.
+pub type SimQueue = Queue<RANKS, TASKS, CONTEXTS>;
+/// Its driver.
+pub type SimDriver = Driver<RANKS, TASKS>;
+
+/// An operation and what came of it.
+#[derive(Debug, Clone)]
+pub enum Seen {
+    /// A context is registered.
+    Register(Spec, Result<ContextId, ContextError>),
+    /// A context is retired.
+    Retire(ContextId, Result<(), ContextError>),
+    /// An execution, or a task of one kind.
+    Enqueue(
+        ContextId,
+        Option<TaskKind>,
+        ExecId,
+        Result<(Vec<Ticket>, Bell), EnqueueError>,
+    ),
+    /// Words are armed.
+    Arm(ContextId, TaskKind, Result<(), EnqueueError>),
+    /// The device writes a word.
+    Fire(ContextId, TaskKind, u8, u32),
+    /// A ticket is polled.
+    Poll(Ticket, Result<Poll, PollError>),
+    /// The oldest task of a context and kind is asked for.
+    Check(ContextId, TaskKind, Result<Poll, PollError>),
+    /// Appends are refused from here on.
+    Shut(Shut, Bell),
+    /// The worker wants to sleep.
+    ArmBell(bool),
+}
+
+/// What happened inside one piece of the worker's work, in order.
+#[derive(Debug, Clone)]
+pub(crate) enum Item {
+    Call(Call, Answer),
+    Touch(ContextId, TaskKind, u8),
+    Changed(Changed),
+    Seen(Seen),
+    Died,
+}
+
+/// A piece of work of a worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Work {
+    /// One tick.
+    Tick,
+    /// Everything ends with this status.
+    Abort(Status),
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Worked {
+    /// A tick.
+    Ticked(Tick),
+    /// So many tasks ended.
+    Aborted(u32),
+    /// The worker died inside a call; so many tasks ended with it.
+    Died(u32),
+}
+
+/// Who answers the calls of a worker.
+pub trait Host {
+    /// A queue of the host.
+    fn pair(&mut self, group: usize) -> &mut Pair;
+
+    /// Answers a call of a group's worker; others may act first. `None`: the worker dies in it.
+    fn answer(&mut self, group: usize, call: Call) -> Option<Answer>;
+
+    /// The worker is about to touch a start word; others may act first.
+    fn touch(&mut self, group: usize);
+
+    /// A step of a task, as the oracle confirmed it.
+    fn stepped(&mut self, group: usize, work: Work, step: Stepped, calls: &[(Call, Answer)]);
+}
+
+/// A queue, its driver, its words, and the prediction of all three.
+#[derive(Debug)]
+pub struct Pair {
+    pub(crate) queue: Rc<SimQueue>,
+    /// Absent while the worker is inside.
+    driver: Option<Box<SimDriver>>,
+    pub(crate) words: Rc<RefCell<Table>>,
+    pub(crate) oracle: Oracle,
+    pub(crate) tape: Option<Vec<Item>>,
+    pub(crate) tasks: HashMap<Ticket, TaskId>,
+    pub(crate) laws: Laws,
+    wrong: Option<String>,
+}
+
+impl Default for Pair {
+    fn default() -> Self {
+        Self {
+            queue: Rc::default(),
+            driver: Some(Box::default()),
+            words: Rc::default(),
+            oracle: Oracle::new(TASKS),
+            tape: None,
+            tasks: HashMap::new(),
+            laws: Laws::default(),
+            wrong: None,
+        }
+    }
+}
+
+/// The words for those who arm, which are not the worker.
+struct Desk(Rc<RefCell<Table>>);
+
+impl DeviceWords for Desk {
+    fn load(&self, context: ContextId, kind: TaskKind, stream: Stream) -> u32 {
+        self.0.borrow().get(context, kind, stream.0)
+    }
+
+    fn compare_exchange(
+        &self,
+        context: ContextId,
+        kind: TaskKind,
+        stream: Stream,
+        seen: u32,
+        new: u32,
+    ) -> bool {
+        let mut words = self.0.borrow_mut();
+        words.swap(context, kind, stream.0, seen, new)
+    }
+}
+
+impl Pair {
+    /// What is wrong, if anything is: a difference to the oracle, or a breach of a law.
+    #[must_use]
+    pub fn wrong(&self) -> Option<&str> {
+        self.wrong.as_deref().or(self.laws.breach())
+    }
+
+    fn must(&mut self, checked: Result<(), String>) {
+        if let Err(what) = checked {
+            self.wrong.get_or_insert(what);
+        }
+    }
+
+    /// Active tasks; 0 while the worker is inside.
+    #[must_use]
+    pub fn active(&self) -> usize {
+        self.driver.as_ref().map_or(0, |driver| driver.active())
+    }
+
+    /// Whether the worker is inside the driver.
+    #[must_use]
+    pub const fn is_busy(&self) -> bool {
+        self.driver.is_none()
+    }
+
+    /// The queue and the driver, written out, without the numbers that only count ticks.
+    #[must_use]
+    pub fn state(&self) -> String {
+        let words = self.words.borrow().written();
+        let text = format!("{:?} {:?} {words:?}", self.queue, self.driver);
+        without_numbers_after(&text, &["pass: ", "closed_in: "])
+    }
+
+    /// Registers a context.
+    pub fn register(&mut self, spec: Spec) -> Result<ContextId, ContextError> {
+        let found = self.queue.register(&spec);
+        if let Ok(context) = found {
+            self.laws.registered(context, spec);
+        }
+        self.note(Seen::Register(spec, found));
+        found
+    }
+
+    /// Retires a context.
+    pub fn retire(&mut self, context: ContextId) -> Result<(), ContextError> {
+        let found = self.queue.retire(context);
+        if found.is_ok() {
+            self.laws.retired(context);
+        }
+        self.note(Seen::Retire(context, found));
+        found
+    }
+
+    /// Appends an execution, or one task.
+    pub fn enqueue(
+        &mut self,
+        context: ContextId,
+        kind: Option<TaskKind>,
+        exec: ExecId,
+    ) -> Result<(Vec<(TaskKind, Ticket)>, Bell), EnqueueError> {
+        let words = Desk(Rc::clone(&self.words));
+        let found = match kind {
+            None => self.queue.enqueue(context, exec, &words),
+            Some(kind) => self.queue.append(context, kind, exec, &words),
+        };
+        let found = found.map(|appended| {
+            let network = appended.network.map(|ticket| (TaskKind::Network, ticket));
+            let barrier = appended.barrier.map(|ticket| (TaskKind::Barrier, ticket));
+            let tickets: Vec<_> = network.into_iter().chain(barrier).collect();
+            (tickets, appended.bell)
+        });
+        if let Ok((tickets, _)) = &found {
+            let kinds: Vec<TaskKind> = tickets.iter().map(|(kind, _)| *kind).collect();
+            self.laws.accepted(context, exec, &kinds);
+        }
+        let bare = found.clone().map(|(tickets, bell)| {
+            let tickets = tickets.into_iter().map(|(_, ticket)| ticket).collect();
+            (tickets, bell)
+        });
+        self.note(Seen::Enqueue(context, kind, exec, bare));
+        found
+    }
+
+    /// Arms the words of a kind.
+    pub fn arm(&mut self, context: ContextId, kind: TaskKind) -> Result<(), EnqueueError> {
+        let words = Desk(Rc::clone(&self.words));
+        let found = self.queue.arm(context, kind, &words);
+        self.note(Seen::Arm(context, kind, found));
+        found
+    }
+
+    /// The device writes a word.
+    pub fn fire(&mut self, context: ContextId, kind: TaskKind, stream: u8, value: u32) {
+        self.words.borrow_mut().set(context, kind, stream, value);
+        self.laws.fired(context, kind, stream, value);
+        self.note(Seen::Fire(context, kind, stream, value));
+    }
+
+    /// State of a task.
+    pub fn poll(&mut self, ticket: Ticket) -> Result<Poll, PollError> {
+        let found = self.queue.poll(ticket);
+        self.note(Seen::Poll(ticket, found));
+        found
+    }
+
+    /// State of the oldest task of a context and kind.
+    pub fn check(&mut self, context: ContextId, kind: TaskKind) -> Result<Poll, PollError> {
+        let found = self.queue.check(context, kind);
+        self.note(Seen::Check(context, kind, found));
+        found
+    }
+
+    /// Refuses appends.
+    pub fn shut(&mut self, by: Shut) -> Bell {
+        let found = self.queue.shut(by);
+        self.note(Seen::Shut(by, found));
+        found
+    }
+
+    /// The worker wants to sleep. It may not if anything is unfinished.
+    pub fn arm_bell(&mut self) -> bool {
+        let found = self.queue.arm_bell();
+        self.note(Seen::ArmBell(found));
+        if found && (self.active() > 0 || !self.queue.is_inbox_empty()) {
+            self.must(Err("the worker may sleep although it has work".to_owned()));
+        }
+        found
+    }
+
+    /// Predicts an operation: now, or in its place in the worker's work.
+    fn note(&mut self, seen: Seen) {
+        match &mut self.tape {
+            Some(tape) => tape.push(Item::Seen(seen)),
+            None => {
+                let checked = apply(&mut self.oracle, &mut self.tasks, &seen);
+                self.must(checked.and_then(|()| self.same_words()));
+            }
+        }
+    }
+
+    fn same_words(&self) -> Result<(), String> {
+        let (found, predicted) = (self.words.borrow().written(), self.oracle.table().written());
+        same("the start words", &found, &predicted)
+    }
+}
+
+/// Does a piece of work with a group's worker, then takes the oracle through it.
+pub fn work<H: Host>(host: &mut H, group: usize, work: Work) -> Worked {
+    let pair = host.pair(group);
+    let queue = Rc::clone(&pair.queue);
+    let words = Rc::clone(&pair.words);
+    let mut driver = pair.driver.take().expect("one worker, which is not inside");
+    pair.tape = Some(Vec::new());
+    let done = {
+        let mut ports = Ports::new(&mut *host, group, words);
+        catch_unwind(AssertUnwindSafe(|| match work {
+            Work::Tick => Worked::Ticked(driver.tick(&queue, &mut ports)),
+            Work::Abort(status) => Worked::Aborted(driver.abort_all(&queue, status, &mut ports)),
+        }))
+    };
+    let pair = host.pair(group);
+    pair.driver = Some(driver);
+    let tape = pair.tape.take().unwrap_or_default();
+    let found = match done {
+        Ok(worked) => Ok(worked),
+        Err(payload) if payload.is::<Death>() => Ok(Worked::Died(0)),
+        Err(payload) => Err(format!("the driver panicked: {}", text_of(&*payload))),
+    };
+    let worked = match found {
+        Ok(worked) => worked,
+        Err(what) => {
+            pair.must(Err(what));
+            return Worked::Died(0);
+        }
+    };
+    let (predicted, steps, checked) = replay(pair, tape, work);
+    pair.must(checked);
+    let checked = same("the worker's work", &worked, &predicted);
+    pair.must(checked.and_then(|()| pair.same_words()));
+    let worked = match worked {
+        Worked::Died(_) => bury(pair),
+        other => other,
+    };
+    for (step, calls) in steps {
+        host.stepped(group, work, step, &calls);
+    }
+    worked
+}
+
+/// What the shell does for a worker that died: nothing is accepted any more, and every task ends.
+fn bury(pair: &mut Pair) -> Worked {
+    let _ = pair.shut(Shut::Dead);
+    let mut reported = Told(Vec::new());
+    let mut driver = pair.driver.take().expect("it was put back");
+    let found = driver.fail_all(&pair.queue, Status::WORKER_DIED, &mut reported);
+    let left = driver.active();
+    pair.driver = Some(driver);
+    let mut replay = Replay::new(Vec::new(), &mut pair.tasks);
+    let predicted = pair.oracle.fail_all(Status::WORKER_DIED, &mut replay);
+    let told = replay.told;
+    for change in &reported.0 {
+        pair.laws.changed(change);
+    }
+    let counts = same("tasks that end with their worker", &found, &predicted);
+    pair.must(counts.and_then(|()| same("their changes", &reported.0, &told)));
+    pair.must(same("tasks left by a dead worker", &left, &0));
+    Worked::Died(found)
+}
+
+/// Keeps changes.
+struct Told(Vec<Changed>);
+
+impl Observer for Told {
+    fn changed(&mut self, change: &Change) {
+        self.0.push(changed(change));
+    }
+}
+
+/// What the oracle predicts of a change.
+pub(crate) const fn changed(change: &Change) -> Changed {
+    Changed {
+        context: change.context,
+        kind: change.kind,
+        exec: change.exec,
+        from: change.from,
+        to: change.to,
+        status: change.status,
+    }
+}
+
+/// The payload by which a simulated worker dies.
+pub(crate) struct Death;
+
+fn text_of(payload: &(dyn std::any::Any + Send)) -> String {
+    let text = payload
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned());
+    text.or_else(|| payload.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "without a text".to_owned())
+}
+
+/// Leaves out the digits after each of `names`.
+fn without_numbers_after(text: &str, names: &[&str]) -> String {
+    let mut kept = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((at, name)) = names
+        .iter()
+        .filter_map(|name| Some((rest.find(name)?, *name)))
+        .min()
+    {
+        let (before, after) = rest.split_at(at + name.len());
+        kept.push_str(before);
+        rest = after.trim_start_matches(|c: char| c.is_ascii_digit());
+    }
+    kept.push_str(rest);
+    kept
+}

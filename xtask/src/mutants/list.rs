@@ -1,0 +1,218 @@
+//! The planted faults: one change of proxy-core's source each, of a kind that has cost somebody a night.
+
+/// One change.
+#[derive(Debug)]
+pub(super) struct Mutant {
+    /// The kind of fault.
+    pub(super) name: &'static str,
+    /// The file, below `proxy-core/src`.
+    pub(super) file: &'static str,
+    /// A text that stands in it exactly once.
+    pub(super) find: &'static str,
+    /// What is put in its place.
+    pub(super) replace: &'static str,
+}
+
+const fn mutant(
+    name: &'static str,
+    file: &'static str,
+    find: &'static str,
+    replace: &'static str,
+) -> Mutant {
+    Mutant {
+        name,
+        file,
+        find,
+        replace,
+    }
+}
+
+/// All of them. Those of one area stand together; a subset takes every n-th.
+pub(super) const MUTANTS: &[Mutant] = &[
+    mutant(
+        "lost wake-up: push",
+        "doorbell.rs",
+        "let bell = if self.is_armed() {",
+        "let bell = if self.link() != 0 && self.is_armed() {",
+    ),
+    mutant(
+        "lost wake-up: close",
+        "doorbell.rs",
+        "const fn bell(self) -> Bell {\n        if self.is_armed() {",
+        "const fn bell(self) -> Bell {\n        if self.link() != 0 && self.is_armed() {",
+    ),
+    mutant(
+        "stale status",
+        "driver.rs",
+        "slot.report(active.task.live, step.to, step.status);",
+        "let to = if step.to == RunState::Done { step.to } else { from };\n        slot.report(active.task.live, to, step.status);",
+    ),
+    mutant(
+        "lost task: third of a rank",
+        "driver.rs",
+        "let _ = list.push(active);",
+        "if list.len() < 2 {\n            let _ = list.push(active);\n        }",
+    ),
+    mutant(
+        "skipped task: one slot is never stepped",
+        "driver.rs",
+        "Some(context) => keep(context, active),",
+        "Some(context) => active.task.slot == 1 || keep(context, active),",
+    ),
+    mutant(
+        "stepped twice",
+        "driver.rs",
+        "let step = active.step(&gate, ports);",
+        "active.step(&gate, ports);\n            let step = active.step(&gate, ports);",
+    ),
+    mutant(
+        "early recycle: IDLE taken for terminal",
+        "driver.rs",
+        "            !done\n",
+        "            !done && step.to != RunState::Idle\n",
+    ),
+    mutant(
+        "wrong rank: all on the first one's list",
+        "driver.rs",
+        "let bucket = number.checked_div(narrow(TASKS)).unwrap_or(0);",
+        "let bucket = number.checked_div(narrow(TASKS)).map_or(0, |_| 0);",
+    ),
+    mutant(
+        "wrong rank: order of ranks",
+        "driver.rs",
+        ".position(|other| other.rank > rank)",
+        ".position(|other| other.rank < rank)",
+    ),
+    mutant(
+        "sleep with active tasks",
+        "driver.rs",
+        "} else if tick.stepped > 0 {\n            Next::Relax",
+        "} else if tick.stepped > 0 {\n            Next::Sleep",
+    ),
+    mutant(
+        "relax although something moved",
+        "driver.rs",
+        "tick.next = if tick.moved > 0 || drained > 0 {",
+        "tick.next = if drained > 0 {",
+    ),
+    mutant(
+        "finish not counted: the context stays busy",
+        "driver.rs",
+        "context.count_finish(1);",
+        "",
+    ),
+    mutant(
+        "queued tasks forgotten when the worker dies",
+        "driver.rs",
+        "        self.drain(queue, observer);\n        let mut ended = 0_u32;",
+        "        let mut ended = 0_u32;",
+    ),
+    mutant(
+        "double consume",
+        "board.rs",
+        ".compare_exchange(done.0, done.with(Phase::Free).0, release, Ordering::Relaxed)",
+        ".compare_exchange(done.0, done.0, release, Ordering::Relaxed)",
+    ),
+    mutant(
+        "recycled generation not bumped",
+        "board.rs",
+        "Word::pack(Phase::Claimed, kind, seen.generation().wrapping_add(1))",
+        "Word::pack(Phase::Claimed, kind, seen.generation().max(1))",
+    ),
+    mutant(
+        "not the oldest task of a kind",
+        "queue.rs",
+        "oldest.is_none_or(|(sequence, ..)| older(sequence))",
+        "oldest.is_none_or(|(sequence, ..)| !older(sequence))",
+    ),
+    mutant(
+        "missing stop",
+        "task/network.rs",
+        "let stopped = self.stop(task, ports);",
+        "let stopped = Status::SUCCESS;",
+    ),
+    mutant(
+        "wrong block selected",
+        "task/network.rs",
+        "ports.progress(task.key.context, stream, self.block, &mut flags)",
+        "ports.progress(task.key.context, stream, BlockIndex(0), &mut flags)",
+    ),
+    mutant(
+        "error of progress swallowed",
+        "task/network.rs",
+        "return self.end(task, gate, status, ports);\n            }\n            if flags.done {",
+        "return self.end(task, gate, Status::SUCCESS, ports);\n            }\n            if flags.done {",
+    ),
+    mutant(
+        "error of stop swallowed",
+        "task/network.rs",
+        "Step::done(status.or(stopped))",
+        "Step::done(status)",
+    ),
+    mutant(
+        "start twice",
+        "task/network.rs",
+        "let status = ports.start(task.key.context, stream, block);",
+        "ports.start(task.key.context, stream, block);\n                let status = ports.start(task.key.context, stream, block);",
+    ),
+    mutant(
+        "drained stream progressed again",
+        "task/network.rs",
+        "if self.drained.has(stream) {",
+        "if self.drained.has(Stream(7)) {",
+    ),
+    mutant(
+        "arm kept by a task that ends before its gate",
+        "task/network.rs",
+        "gate.disarm();",
+        "",
+    ),
+    mutant(
+        "idle flag seeded false",
+        "port.rs",
+        "        idle: true,\n        done: true,",
+        "        idle: false,\n        done: true,",
+    ),
+    mutant(
+        "gate opened by a stale 0, device arms",
+        "trigger.rs",
+        "self.arming == Arming::ByDevice && word == CONSUMED;",
+        "self.arming == Arming::ByDevice && word == CONSUMED && stream.0 > 0;",
+    ),
+    mutant(
+        "gate opened without an arm",
+        "trigger.rs",
+        "if self.counts() && self.arms.load() & COUNT == 0 {",
+        "if self.counts() && self.arms.load() & COUNT == COUNT {",
+    ),
+    mutant(
+        "newer fire erased by the consume",
+        "trigger.rs",
+        "            words.compare_exchange(self.context, self.kind, stream, word, CONSUMED);",
+        "            let word = words.load(self.context, self.kind, stream).max(word.min(0));\n            words.compare_exchange(self.context, self.kind, stream, word, CONSUMED);",
+    ),
+    mutant(
+        "younger task through the gate first",
+        "trigger.rs",
+        "self.arms.closed_in.store(self.pass, Ordering::Relaxed);",
+        "",
+    ),
+    mutant(
+        "barrier passed before all arrived",
+        "task/barrier.rs",
+        "BarrierPoll::Pending => return Step::waiting(RunState::Idle),",
+        "BarrierPoll::Pending => self.phase = Phase::Release,",
+    ),
+    mutant(
+        "barrier's peers not told of the end",
+        "task/barrier.rs",
+        "ports.cancel(task.key.context, task.key.exec);",
+        "let _ = &ports;",
+    ),
+    mutant(
+        "bus: gathered without looking",
+        "phone/barrier.rs",
+        "if !self.reached(arrival.generation.load()) {",
+        "if !self.reached(arrival.generation.load().max(self.generation)) {",
+    ),
+];
