@@ -13,6 +13,7 @@ use crate::child;
 use crate::doc;
 use crate::guard::{self, Guarded};
 use crate::libtest::Counts;
+use crate::mutants;
 use crate::run;
 use crate::table;
 use crate::test;
@@ -75,6 +76,9 @@ const CARGO_STEPS: [(&str, &[&str]); 4] = [
         ],
     ),
 ];
+
+/// Of the planted faults every fourth: they are built one after the other, and all of them take minutes.
+const EVERY: usize = 4;
 
 /// How a step ended.
 enum End {
@@ -143,6 +147,9 @@ pub(crate) fn verb(workspace: &Workspace) -> Result<ExitCode, String> {
         Ok(Guarded::Counted(failures)) if failures.is_empty() => End::Passed,
         Ok(Guarded::Counted(failures)) => End::Failed(failures.join("\n")),
         Err(what) => End::Failed(what),
+    });
+    log.step(&format!("cargo xtask mutants --every {EVERY}"), || {
+        ended(mutants::verb(workspace, EVERY))
     });
     let mut total = Counts::default();
     log.step("cargo xtask test", || {

@@ -210,6 +210,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "let _ = &ports;",
     ),
     mutant(
+        "a barrier task's end is its state before its last call",
+        "task/barrier.rs",
+        "let step = self.fail(task, status, ports);",
+        "self.state = RunState::Done;\n        let step = self.fail(task, status, ports);",
+    ),
+    mutant(
         "bus: gathered without looking",
         "phone/barrier.rs",
         "if !self.reached(arrival.generation.load()) {",
