@@ -106,3 +106,32 @@ impl fmt::Display for Ticket {
         write!(f, "ticket {}.{}", self.slot, self.generation)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::string::ToString;
+
+    #[test]
+    fn every_id_says_what_it_is() {
+        let shown = [
+            Rank(1).to_string(),
+            Gid(2).to_string(),
+            Stream(3).to_string(),
+            BlockIndex(4).to_string(),
+            ExecId(5).to_string(),
+            ContextId::from_parts(6, 7).to_string(),
+            Ticket::from_parts(8, 9).to_string(),
+        ];
+        let expected = [
+            "rank 1",
+            "gid 2",
+            "stream 3",
+            "block 4",
+            "exec 5",
+            "context 6.7",
+            "ticket 8.9",
+        ];
+        assert_eq!(shown, expected);
+    }
+}

@@ -1,6 +1,7 @@
 //! Starting child commands. Every error shows the exact command, so that it can be run again by hand.
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, PipeReader};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -36,14 +37,31 @@ pub(crate) fn stdout_of(command: &mut Command) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
+/// Like [`stdout_of`], with a file as its input.
+pub(crate) fn stdout_from(command: &mut Command, input: File) -> Result<String, String> {
+    let output = command
+        .stdin(input)
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| cannot_start(command, &error))?;
+    succeeded(command, output.status)?;
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
 /// Runs a command on this terminal for at most `limit`, then kills it.
 pub(crate) fn run_within(command: &mut Command, limit: Duration) -> Result<(), String> {
+    let status = status_within(command, limit)?;
+    succeeded(command, status)
+}
+
+/// Runs a command for at most `limit`, then kills it; whatever status it ends with is the caller's to judge.
+pub(crate) fn status_within(command: &mut Command, limit: Duration) -> Result<ExitStatus, String> {
     let mut child = command
         .stdin(Stdio::null())
         .spawn()
         .map_err(|error| cannot_start(command, &error))?;
     match wait_within(&mut child, limit).map_err(|error| cannot_start(command, &error))? {
-        Some(status) => succeeded(command, status),
+        Some(status) => Ok(status),
         None => Err(overdue(limit, &rerun(command))),
     }
 }

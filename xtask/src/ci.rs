@@ -5,8 +5,7 @@
 
 use std::ffi::OsString;
 use std::io::{self, Write};
-use std::path::Path;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use crate::child;
@@ -16,8 +15,10 @@ use crate::libtest::Counts;
 use crate::mutants;
 use crate::run;
 use crate::table;
+use crate::targets;
 use crate::test;
 use crate::tidy;
+use crate::verify;
 use crate::workspace::Workspace;
 
 /// Targets without std on which the core must build. The first has no compare-and-swap.
@@ -26,9 +27,6 @@ const BARE_TARGETS: [&str; 3] = [
     "thumbv7m-none-eabi",
     "x86_64-unknown-none",
 ];
-
-/// How long rustup may take to add targets; where it has no network it would try for long.
-const RUSTUP_PATIENCE: Duration = Duration::from_secs(60);
 
 /// How long the smoke run of the main job may take; it takes about a second.
 const SMOKE_LIMIT: Duration = Duration::from_secs(120);
@@ -134,7 +132,7 @@ pub(crate) fn verb(workspace: &Workspace) -> Result<ExitCode, String> {
         log.step(name, || child::run(&mut workspace.cargo(args)).into());
     }
     log.step("tidy", || ended(tidy::verb(workspace)));
-    add_targets(workspace);
+    targets::add(workspace, &BARE_TARGETS);
     for target in BARE_TARGETS {
         log.step(&format!("core, {target}"), || core_for(workspace, target));
     }
@@ -150,6 +148,13 @@ pub(crate) fn verb(workspace: &Workspace) -> Result<ExitCode, String> {
     });
     log.step(&format!("cargo xtask mutants --every {EVERY}"), || {
         ended(mutants::verb(workspace, EVERY))
+    });
+    log.step("cargo xtask verify --short", || {
+        let short = verify::Options {
+            short: true,
+            bless: false,
+        };
+        ended(verify::verb(workspace, &[], short))
     });
     let mut total = Counts::default();
     log.step("cargo xtask test", || {
@@ -203,7 +208,7 @@ fn smoke(workspace: &Workspace) -> Result<(), String> {
 
 /// Builds the core for a target, if the target's libraries are there.
 fn core_for(workspace: &Workspace, target: &str) -> End {
-    if !is_installed(workspace, target) {
+    if !targets::is_installed(workspace, target) {
         return End::Skipped(format!("target {target} not available"));
     }
     let args = [
@@ -219,30 +224,6 @@ fn core_for(workspace: &Workspace, target: &str) -> End {
         .args(["--target", target])
         .env("RUSTFLAGS", "-D warnings");
     child::run(&mut command).into()
-}
-
-/// Asks rustup for the missing targets. It may not be there, or have no network: then the steps are skipped and say so.
-fn add_targets(workspace: &Workspace) {
-    let missing = BARE_TARGETS
-        .iter()
-        .filter(|target| !is_installed(workspace, target));
-    let mut command = Command::new("rustup");
-    command.args(["target", "add"]).args(missing.clone());
-    command
-        .current_dir(&workspace.root)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    if missing.count() > 0 {
-        let _ = child::run_within(&mut command, RUSTUP_PATIENCE);
-    }
-}
-
-/// Whether rustc has the core library of a target.
-fn is_installed(workspace: &Workspace, target: &str) -> bool {
-    let mut command = Command::new("rustc");
-    command.args(["--print", "target-libdir", "--target", target]);
-    command.current_dir(&workspace.root);
-    child::stdout_of(&mut command).is_ok_and(|folder| Path::new(folder.trim()).is_dir())
 }
 
 /// Puts our lines in front of those that a child prints next. If stdout is gone there is no one to tell.

@@ -4,6 +4,7 @@
 //! test results and drawing tables. This package uses none of the project's crates, so it builds when they do not.
 
 mod asan;
+mod bare;
 mod child;
 mod ci;
 mod doc;
@@ -15,10 +16,12 @@ mod run;
 mod sanitizer;
 mod sim;
 mod table;
+mod targets;
 mod test;
 mod tidy;
 mod timeline;
 mod tsan;
+mod verify;
 mod workspace;
 
 use std::ffi::OsString;
@@ -31,7 +34,7 @@ use workspace::Workspace;
 #[derive(Debug, Parser)]
 #[command(
     bin_name = "cargo xtask",
-    about = "The one door: run, test, loom, sim, mutants, tsan, asan, guard, tidy, doc, ci."
+    about = "The one door: run, test, loom, sim, mutants, tsan, asan, guard, bare, verify, tidy, doc, ci."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -91,6 +94,25 @@ enum Verb {
         #[arg(long, value_name = "US")]
         to: Option<f64>,
     },
+    /// Boot the conformance suite without an operating system in emulators, and weigh the core.
+    Bare {
+        /// Which images (x86, v7m, v6m); all if none is named.
+        images: Vec<String>,
+        /// Write the sizes down instead of comparing them.
+        #[arg(long)]
+        bless: bool,
+    },
+    /// Run every check beyond the tests, one row each, with a table at the end.
+    Verify {
+        /// Which checks; all if none is named.
+        checks: Vec<String>,
+        /// Seconds instead of minutes: what belongs to every change.
+        #[arg(long)]
+        short: bool,
+        /// Write snapshots instead of comparing with them.
+        #[arg(long)]
+        bless: bool,
+    },
     /// Check by machine what the docs promise about the sources.
     Tidy,
     /// Build the documentation; a warning is an error.
@@ -116,6 +138,12 @@ fn main() -> ExitCode {
             from,
             to,
         } => timeline::verb(&file, &output, timeline::Window { from, to }),
+        Verb::Bare { images, bless } => bare::verb(&workspace, &images, bless),
+        Verb::Verify {
+            checks,
+            short,
+            bless,
+        } => verify::verb(&workspace, &checks, verify::Options { short, bless }),
         Verb::Tidy => tidy::verb(&workspace),
         Verb::Doc => doc::verb(&workspace),
         Verb::Ci => ci::verb(&workspace),

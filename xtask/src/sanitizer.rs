@@ -3,7 +3,7 @@
 //! Reports go to files of their own, one for each process: a test may keep what its child processes print, and a child that
 //! reports may be one that its test kills.
 
-mod compiler;
+pub(crate) mod compiler;
 
 use std::env;
 use std::fs;

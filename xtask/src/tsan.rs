@@ -9,7 +9,7 @@ use crate::sanitizer::{self, Run, Sanitizer};
 use crate::workspace::Workspace;
 
 /// The race detector.
-const TSAN: Sanitizer = Sanitizer {
+pub(crate) const TSAN: Sanitizer = Sanitizer {
     name: "tsan",
     flag: "thread",
     builds_std: true,

@@ -84,6 +84,14 @@ impl Workspace {
         artifacts(&child::stdout_of(&mut command)?)
     }
 
+    /// Runs a building cargo command that is more than arguments (an environment, another folder); returns what it produced.
+    pub(crate) fn built_by(command: &mut Command) -> Result<Vec<Artifact>, String> {
+        command
+            .arg("--message-format=json-render-diagnostics")
+            .stderr(Stdio::inherit());
+        artifacts(&child::stdout_of(command)?)
+    }
+
     /// Like [`Self::build`], but silent: one line with `what` when it takes long, cargo's messages only when it fails.
     pub(crate) fn build_quietly(&self, args: &[&str], what: &str) -> Result<Vec<Artifact>, String> {
         let mut command = self.building(args);

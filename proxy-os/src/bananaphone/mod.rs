@@ -34,6 +34,9 @@ mod channel;
 pub mod counters;
 pub mod error;
 mod frame;
+#[cfg(any(fuzzing, test))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod gather;
 mod hello;
 mod home;

@@ -4,7 +4,7 @@
 //! - [`op`], [`golden`]: the six collectives and their expected results.
 //! - [`plan`]: from a collective to transfers and device steps of every stream and block.
 //! - [`device`]: the simulated device: memory, semaphores, index words, FIFO arrays, a thread that runs programs.
-//! - [`oracle`]: what queue and driver must answer, and the order of their calls.
+//! - [`oracle`], [`pair`]: what queue and driver must answer, and the order of their calls; both sides beside each other.
 //! - [`abi`]: the two records that an op's channel address leads to.
 //!
 //! One rank of a collective, from the side of a launcher (which gets the connectors from the library, gives the FIFO
@@ -57,6 +57,7 @@ pub mod dtype;
 pub mod golden;
 pub mod op;
 pub mod oracle;
+pub mod pair;
 pub mod pattern;
 pub mod plan;
 pub mod split;

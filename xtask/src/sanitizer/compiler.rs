@@ -20,7 +20,7 @@ pub(super) fn own(workspace: &Workspace, sanitizer: &Sanitizer) -> Result<PathBu
 
 /// Finds or fetches a compiler that comes with the source of its standard library and with the sanitizer's runtime; an error
 /// says why there is none.
-pub(super) fn with_source(workspace: &Workspace, sanitizer: &Sanitizer) -> Result<PathBuf, String> {
+pub(crate) fn with_source(workspace: &Workspace, sanitizer: &Sanitizer) -> Result<PathBuf, String> {
     let (sysroot, runtime) = toolchain(workspace, sanitizer)?;
     if has_own_source(&sysroot) {
         return Ok(sysroot.join("bin/rustc"));
