@@ -15,11 +15,19 @@
 //! | 2 | the same producer | [`Slot::publish`] | store |
 //! | 3 | the worker | [`Slot::report`] | store, only when the state changes |
 //! | 4 | any consumer, exactly one | [`Slot::consume`] | compare-and-swap |
-//! | 5 | the same producer | [`Slot::unclaim`] | store |
+//! | 5 | the same producer; for a task that ended by its mark see [`order`] | [`Slot::unclaim`] | store |
 //!
 //! Each state has one writer, except DONE, whose consumers settle it by compare-and-swap. The status code is stored before
 //! DONE and read after it, so that no reader sees a torn pair (in the original the two are written and read under different
 //! locks). A slot is the worker's until it reports DONE, and that store is its last access (requirement H10).
+//!
+//! Beside the word stands the slot's mark, by which others have the worker end a task early: see [`order`].
+
+mod order;
+
+pub use order::Cause;
+use order::End;
+pub(crate) use order::Verdict;
 
 use core::fmt;
 
@@ -121,6 +129,8 @@ pub(crate) struct Slot {
     context: AtomicU32,
     context_generation: AtomicU32,
     code: AtomicU32,
+    /// Orders of others, and their verdict; see [`order`].
+    mark: AtomicUsize,
     /// Inbox link: the slot below this one, plus 1; 0 = bottom.
     next: AtomicU32,
     appended: WideCell,
@@ -136,6 +146,7 @@ impl Slot {
                 context: AtomicU32::new(0),
                 context_generation: AtomicU32::new(0),
                 code: AtomicU32::new(0),
+                mark: AtomicUsize::new(0),
                 next: AtomicU32::new(0),
                 appended: WideCell::new(),
             }
@@ -178,7 +189,7 @@ impl Slot {
         live
     }
 
-    /// Edge 5: gives a claimed or published slot back that was never pushed.
+    /// Edge 5: gives a claimed or published slot back that was never pushed, or whose end was told by its mark.
     pub(crate) fn unclaim(&self, claimed: Word) {
         // Release pairs with the acquire in `claim`, as for `consume`.
         self.word.store(
@@ -190,6 +201,11 @@ impl Slot {
     /// Edge 3, by the worker only. `live` is the word as published; `code` counts only with DONE.
     pub(crate) fn report(&self, live: Word, state: RunState, code: Status) {
         if state == RunState::Done {
+            match self.close(live) {
+                End::Publish => {}
+                End::Leave => return,
+                End::Free => return self.unclaim(live),
+            }
             // Relaxed: ordered before the word by its release below.
             self.code.store(code.to_bits(), Ordering::Relaxed);
         }

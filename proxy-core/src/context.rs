@@ -169,6 +169,8 @@ pub enum ContextError {
     },
     /// The id is not one of a registered context.
     Unknown,
+    /// The caller is a forked child: the worker is its parent's. Said by shells; the core knows no processes.
+    Forked,
     /// Tasks of the context are unfinished.
     Busy {
         /// How many.
@@ -193,6 +195,7 @@ impl fmt::Display for ContextError {
                 write!(f, "the queue already serves {capacity} ranks, its limit")
             }
             Self::Unknown => f.write_str("no such context is registered"),
+            Self::Forked => f.write_str(crate::FORKED),
             Self::Busy { unfinished } => {
                 write!(f, "{unfinished} tasks of the context are unfinished")
             }

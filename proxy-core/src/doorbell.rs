@@ -1,13 +1,14 @@
-//! The arithmetic of the inbox word: what is queued, whether the worker sleeps, whether the queue still accepts.
+//! The arithmetic of the inbox word: what is queued, whether a task is to be ended early, whether the worker sleeps, whether
+//! the queue still accepts.
 //!
-//! One word holds all three, so a producer learns from its own compare-and-swap whether it must ring, the worker learns
+//! One word holds all four, so a producer learns from its own compare-and-swap whether it must ring, the worker learns
 //! from its own whether it may sleep, and a close cannot fall between a producer's check and its push. That is why no
 //! wake-up can be lost here, and why the specification's two hazards (emptiness tested outside the lock, stop
 //! set outside the lock) have no counterpart.
 //!
 //! ```text
-//!   bit 31   30     29      28..0
-//!   CLOSED  DEAD  ARMED   top of the stack: slot + 1, or 0 = empty
+//!   bit 31   30     29     28      27..0
+//!   CLOSED  DEAD  ARMED  ORDER   top of the stack: slot + 1, or 0 = empty
 //!
 //!             1 push              2 arm
 //!   QUEUED <--------- EMPTY ----------------> ARMED
@@ -16,16 +17,18 @@
 //!      ^                                         |  4 push: ring
 //!      +-----------------------------------------+
 //!   5 close / die from any of them: ring if it was ARMED; push is refused from then on, take still empties.
+//!   6 order from any of them: ring if it was ARMED; arm is refused until a take has seen it.
 //! ```
 //!
-//! Edges: 1, 4 `Head::push`; 2 `Head::arm`; 3 `Head::TAKE_MASK`; 5 `Head::shut`.
+//! Edges: 1, 4 `Head::push`; 2 `Head::arm`; 3 `Head::TAKE_MASK`; 5 `Head::shut`; 6 `Head::ORDER`.
 
 const CLOSED: u32 = 1 << 31;
 const DEAD: u32 = 1 << 30;
 const ARMED: u32 = 1 << 29;
-const TOP: u32 = ARMED - 1;
+const ORDER: u32 = 1 << 28;
+const TOP: u32 = ORDER - 1;
 
-const _: () = assert!(crate::limits::MAX_SLOTS < (1 << 29));
+const _: () = assert!(crate::limits::MAX_SLOTS < (1 << 28));
 
 /// Why a queue refuses appends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +59,9 @@ impl Head {
     /// Clears everything but the two refusal bits.
     pub(crate) const TAKE_MASK: u32 = CLOSED | DEAD;
 
+    /// Edge 6: the bit to set when a task is to be ended early.
+    pub(crate) const ORDER: u32 = ORDER;
+
     /// The top slot of the stack, if anything is queued.
     pub(crate) const fn top(self) -> Option<u32> {
         (self.0 & TOP).checked_sub(1)
@@ -64,6 +70,16 @@ impl Head {
     /// The stack's top as it is stored in the link of the slot above it.
     pub(crate) const fn link(self) -> u32 {
         self.0 & TOP
+    }
+
+    /// Whether a take has nothing to see and nothing to disarm.
+    pub(crate) const fn is_quiet(self) -> bool {
+        self.0 & !Self::TAKE_MASK == 0
+    }
+
+    /// Whether a task is to be ended early.
+    pub(crate) const fn is_ordered(self) -> bool {
+        self.0 & ORDER != 0
     }
 
     pub(crate) const fn is_armed(self) -> bool {
@@ -91,12 +107,12 @@ impl Head {
             Bell::Quiet
         };
         // A slot is below MAX_SLOTS, so its number plus one stays inside TOP.
-        Ok((Self(slot.wrapping_add(1) & TOP), bell))
+        Ok((Self(self.0 & ORDER | slot.wrapping_add(1) & TOP), bell))
     }
 
-    /// Edge 2: arms the bell; `None` if there is something to see first (work, or a close).
+    /// Edge 2: arms the bell; `None` if there is something to see first (work, an order, or a close).
     pub(crate) const fn arm(self) -> Option<Self> {
-        if self.link() != 0 || self.shut_by().is_some() {
+        if self.link() != 0 || self.is_ordered() || self.shut_by().is_some() {
             None
         } else {
             Some(Self(self.0 | ARMED))
@@ -111,7 +127,7 @@ impl Head {
         }
     }
 
-    /// What edge 5 must do, given the word that it replaced.
+    /// What edges 5 and 6 must do, given the word that it replaced.
     pub(crate) const fn bell(self) -> Bell {
         if self.is_armed() {
             Bell::Ring
@@ -125,7 +141,7 @@ impl Head {
 mod tests {
     use super::*;
 
-    const WORDS: [Head; 8] = [
+    const WORDS: [Head; 11] = [
         Head(0),
         Head(1),
         Head(7),
@@ -134,6 +150,9 @@ mod tests {
         Head(CLOSED | 3),
         Head(DEAD),
         Head(DEAD | CLOSED | 9),
+        Head(ORDER),
+        Head(ORDER | ARMED),
+        Head(ORDER | 7),
     ];
 
     /// Every state x event pair of the drawing.
@@ -143,7 +162,7 @@ mod tests {
         let pushed = |head: Head| head.push(4).map(|(next, bell)| (next.0, bell)).ok();
         let armed = |head: Head| head.arm().map(|next| next.0);
         type Row = (Option<(u32, Bell)>, Option<Shut>, Option<u32>);
-        let table: [Row; 8] = [
+        let table: [Row; 11] = [
             (Some((5, Bell::Quiet)), None, Some(ARMED)),
             (Some((5, Bell::Quiet)), None, None),
             (Some((5, Bell::Quiet)), None, None),
@@ -152,6 +171,9 @@ mod tests {
             (None, Some(Shut::Closed), None),
             (None, Some(Shut::Dead), None),
             (None, Some(Shut::Dead), None),
+            (Some((ORDER | 5, Bell::Quiet)), None, None),
+            (Some((ORDER | 5, Bell::Ring)), None, None),
+            (Some((ORDER | 5, Bell::Quiet)), None, None),
         ];
         for (head, (push, shut, arm)) in WORDS.into_iter().zip(table) {
             assert_eq!(pushed(head), push, "push from {head:?}");
@@ -160,6 +182,11 @@ mod tests {
             let taken = Head(head.0 & Head::TAKE_MASK);
             assert_eq!(taken.top(), None, "take from {head:?}");
             assert!(!taken.is_armed(), "take from {head:?}");
+            assert!(!taken.is_ordered(), "take from {head:?}");
+            let ordered = Head(head.0 | Head::ORDER);
+            assert_eq!(ordered.link(), head.link(), "order from {head:?}");
+            assert_eq!(ordered.arm(), None, "order from {head:?}");
+            assert!(!ordered.is_quiet(), "order from {head:?}");
             assert_eq!(taken.shut_by(), head.shut_by(), "take from {head:?}");
             let ring = if head.is_armed() {
                 Bell::Ring
@@ -172,7 +199,7 @@ mod tests {
 
     #[test]
     fn slots_at_both_ends_of_the_range_survive_the_word() {
-        for slot in [0, 1, 77, (1 << 28) - 1] {
+        for slot in [0, 1, 77, (1 << 27) - 1] {
             let (head, _) = Head(0).push(slot).unwrap();
             assert_eq!(head.top(), Some(slot));
         }

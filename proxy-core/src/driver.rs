@@ -1,6 +1,6 @@
 //! The driver: the worker's own side of a queue, and its tick (specification section 3, `process`).
 //!
-//! A tick drains the inbox into per-rank lists, steps every active task exactly once, ranks in order and tasks in
+//! A tick drains the inbox into per-rank lists, ends what others have ordered to end, steps every active task exactly once, ranks in order and tasks in
 //! order of arrival, recycles those that are DONE, and says what the worker should do next. No lock is held, and none
 //! exists. IDLE is not terminal: only DONE takes a task off its list.
 
@@ -41,8 +41,19 @@ pub struct Tick {
     pub moved: u32,
     /// Of those, tasks that reached DONE.
     pub done: u32,
+    /// Tasks that were ended by order instead of a step.
+    pub aborted: u32,
     /// What to do next.
     pub next: Next,
+}
+
+/// What a drain found.
+#[derive(Debug, Clone, Copy, Default)]
+struct Drained {
+    /// Tasks taken from the inbox.
+    drained: u32,
+    /// A task bears an order.
+    ordered: bool,
 }
 
 /// Tasks of one rank that has any.
@@ -90,7 +101,8 @@ impl<const RANKS: usize, const TASKS: usize> Driver<RANKS, TASKS> {
         queue: &Queue<RANKS, TASKS, CONTEXTS>,
         ports: &mut P,
     ) -> Tick {
-        let drained = self.drain(queue, ports);
+        let Drained { drained, ordered } = self.drain(queue, ports);
+        let aborted = if ordered { self.obey(queue, ports) } else { 0 };
         self.pass = self.pass.wrapping_add(1);
         let pass = self.pass;
         let mut tick = Tick {
@@ -98,6 +110,7 @@ impl<const RANKS: usize, const TASKS: usize> Driver<RANKS, TASKS> {
             stepped: 0,
             moved: 0,
             done: 0,
+            aborted,
             next: Next::Sleep,
         };
         self.for_each(queue, |context, active| {
@@ -113,7 +126,7 @@ impl<const RANKS: usize, const TASKS: usize> Driver<RANKS, TASKS> {
             }
             !done
         });
-        tick.next = if tick.moved > 0 || drained > 0 {
+        tick.next = if tick.moved > 0 || drained > 0 || aborted > 0 {
             Next::Again
         } else if tick.stepped > 0 {
             Next::Relax
@@ -121,6 +134,27 @@ impl<const RANKS: usize, const TASKS: usize> Driver<RANKS, TASKS> {
             Next::Sleep
         };
         tick
+    }
+
+    /// Ends the active tasks whose slots bear an order.
+    fn obey<P: Ports, const CONTEXTS: usize>(
+        &mut self,
+        queue: &Queue<RANKS, TASKS, CONTEXTS>,
+        ports: &mut P,
+    ) -> u32 {
+        let mut ended = 0_u32;
+        self.for_each(queue, |context, active| {
+            let slot = queue.slot(active.task.slot);
+            let Some(cause) = slot.and_then(|slot| slot.ordered(active.task.live)) else {
+                return true;
+            };
+            let from = active.state();
+            let step = active.abort(&gate(context, active), cause.status(), ports);
+            settle(queue, context, active, from, step, ports);
+            ended = ended.wrapping_add(1);
+            false
+        });
+        ended
     }
 
     /// Ends every active and queued task with `status`: the library is told to stop, barrier peers are told. Returns how many.
@@ -192,21 +226,24 @@ impl<const RANKS: usize, const TASKS: usize> Driver<RANKS, TASKS> {
         &mut self,
         queue: &Queue<RANKS, TASKS, CONTEXTS>,
         observer: &mut O,
-    ) -> u32 {
-        let Some(top) = queue.inbox().take() else {
-            return 0;
+    ) -> Drained {
+        let mut found = Drained::default();
+        let Some(taken) = queue.inbox().take() else {
+            return found;
         };
-        let mut drained = 0_u32;
-        let mut link = reverse(queue, top);
+        found.ordered = taken.ordered;
+        let mut link = taken.top.map_or(0, |top| reverse(queue, top));
         while let Some(number) = link.checked_sub(1) {
             let Some(slot) = queue.slot(number) else {
                 break;
             };
             link = slot.next();
-            drained = drained.wrapping_add(1);
+            found.drained = found.drained.wrapping_add(1);
+            // A task can be ordered to end between its publication and its push; that order bit was taken earlier.
+            found.ordered |= slot.ordered(slot.word()).is_some();
             self.take_in(queue, number, observer);
         }
-        drained
+        found
     }
 
     /// Puts one drained slot on its rank's list.

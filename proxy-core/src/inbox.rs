@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | [`push`](Inbox::push) | lock-free: one compare-and-swap, retried only when another producer succeeded | ~1 line transfer |
 //! | [`take`](Inbox::take) | wait-free: one load when empty, one exchange when not | one load per tick |
-//! | [`arm`](Inbox::arm), [`shut`](Inbox::shut) | lock-free | cold |
+//! | [`arm`](Inbox::arm), [`shut`](Inbox::shut), [`order`](Inbox::order) | lock-free | cold |
 //!
 //! A producer that stops anywhere inside an append holds only its own slot: the worker and other producers go on
 //! (requirement H78). A ring of indices has a stall window between its claim and its publish; a stack has none, and as the
@@ -14,6 +14,15 @@
 
 use crate::doorbell::{Bell, Head, Shut};
 use crate::sync::{AtomicU32, CacheLine, Edge, Ordering, edge, shared_fn};
+
+/// What a take found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Taken {
+    /// The top slot; the rest follows through the links.
+    pub(crate) top: Option<u32>,
+    /// A slot that was pushed before bears an order.
+    pub(crate) ordered: bool,
+}
 
 /// The inbox word, on a line of its own.
 #[derive(Debug)]
@@ -51,16 +60,21 @@ impl Inbox {
         }
     }
 
-    /// Takes all that is queued and disarms the bell. Returns the top slot; the rest follows through the links.
-    pub(crate) fn take(&self) -> Option<u32> {
+    /// Takes all that is queued and disarms the bell. `None` = nothing to see.
+    pub(crate) fn take(&self) -> Option<Taken> {
         // Relaxed: an empty tick must stay one plain load; the acquire comes with the exchange.
         let seen = Head(self.head.0.load(Ordering::Relaxed));
-        if seen.top().is_none() && !seen.is_armed() {
+        if seen.is_quiet() {
             return None;
         }
-        // Acquire pairs with the release in `push`, also of producers below the top: their updates form one release sequence.
+        // Acquire pairs with the releases in `push` and `order`, also of those below the last: their updates form one release
+        // sequence.
         let acquire = edge(Edge::InboxTake, Ordering::Acquire);
-        Head(self.head.0.fetch_and(Head::TAKE_MASK, acquire)).top()
+        let taken = Head(self.head.0.fetch_and(Head::TAKE_MASK, acquire));
+        Some(Taken {
+            top: taken.top(),
+            ordered: taken.is_ordered(),
+        })
     }
 
     /// Arms the bell if there is nothing to see. `true`: the worker may sleep until it is rung.
@@ -74,6 +88,13 @@ impl Inbox {
                 .is_ok(),
             None => false,
         }
+    }
+
+    /// Tells the worker that a slot bears an order.
+    pub(crate) fn order(&self) -> Bell {
+        // Release pairs with the acquire in `take`: the worker that sees the bit sees the slot's mark.
+        let release = edge(Edge::AbortOrder, Ordering::Release);
+        Head(self.head.0.fetch_or(Head::ORDER, release)).bell()
     }
 
     /// Refuses every later push. A push that succeeded before is still taken.

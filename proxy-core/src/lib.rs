@@ -47,11 +47,15 @@ mod sync;
 mod task;
 pub mod trigger;
 
+/// What the errors for a forked child say.
+pub const FORKED: &str = "this process was forked from the one that owns the worker";
+
+pub use board::Cause;
 pub use context::{ContextError, Spec, StopAt};
 pub use doorbell::{Bell, Shut};
 pub use driver::{Driver, Next, Tick};
 pub use id::{BlockIndex, ContextId, ExecId, Gid, Rank, Stream, Ticket};
-pub use queue::{Appended, EnqueueError, Poll, PollError, Queue, TaskView};
+pub use queue::{Appended, EnqueueError, OrderError, Poll, PollError, Queue, TaskView};
 pub use status::{RunState, Status, TaskKind};
 pub use trigger::{Arming, Polarity};
 

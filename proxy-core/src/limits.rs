@@ -23,7 +23,7 @@ pub const MAX_CREDITS: u32 = 0x1FF;
 pub const BARRIER_DONE_SEMAPHORES: usize = 4;
 
 /// Slots of one queue must fit the index field of the inbox word (see [`doorbell`](crate::doorbell)).
-pub const MAX_SLOTS: usize = 1 << 28;
+pub const MAX_SLOTS: usize = 1 << 27;
 
 /// Widens an index. A slot or context index always fits: the core supports targets of 32 bits and more.
 #[inline(always)]

@@ -3,10 +3,11 @@
 //! Only words cross threads: a task in flight between producer and worker is a slot number; its fields are a handful of
 //! integers in that slot.
 
+mod abort;
 mod answer;
 mod append;
 
-use crate::board::{Phase, Slot, Word};
+use crate::board::{Phase, Slot, Verdict, Word};
 use crate::context::{ContextError, ContextSlot, Contexts, Entry, Spec};
 use crate::doorbell::{Bell, Shut};
 use crate::id::{ContextId, ExecId, Rank, Ticket};
@@ -16,6 +17,7 @@ use crate::port::DeviceWords;
 use crate::status::{RunState, TaskKind};
 use crate::sync::{AtomicU32, Ordering, shared_array, shared_fn};
 
+pub use abort::OrderError;
 pub use answer::{Appended, EnqueueError, Poll, PollError, TaskView};
 
 /// One rank's place: who it is, and where to look for a free slot first.
@@ -40,7 +42,8 @@ impl RankPlace {
 /// | operation | progress | from |
 /// |---|---|---|
 /// | [`enqueue`](Self::enqueue), [`append`](Self::append) | lock-free | any thread |
-/// | [`poll`](Self::poll), [`check`](Self::check) | wait-free, lock-free | any thread |
+/// | [`poll`](Self::poll), [`check`](Self::check) | lock-free | any thread |
+/// | [`order`](Self::order), [`conclude`](Self::conclude) | lock-free | any thread |
 /// | [`register`](Self::register), [`retire`](Self::retire) | lock-free, cold | any thread |
 /// | [`arm_bell`](Self::arm_bell) | lock-free | the worker |
 ///
@@ -61,7 +64,7 @@ impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS,
         );
         assert!(
             RANKS < MAX_SLOTS && TASKS < MAX_SLOTS && CONTEXTS < MAX_SLOTS,
-            "indices are 28 bits"
+            "indices are 27 bits"
         );
         assert!(
             TASKS < MAX_SLOTS / RANKS,
@@ -157,27 +160,20 @@ impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS,
         armed.map_err(EnqueueError::FiredBeforeArm)
     }
 
-    /// State of a task; consumes the status if it is done. Wait-free: one load, and one compare-and-swap when done.
+    /// State of a task; consumes the status if it is done. Two loads of one line, and one compare-and-swap when done.
     pub fn poll(&self, ticket: Ticket) -> Result<Poll, PollError> {
-        let slot = self.slot(ticket.slot).ok_or(PollError::Unknown)?;
-        let word = slot.word();
-        if word.generation() != ticket.generation {
-            // A slot only moves forward, so a generation that is behind it was handed out and is over.
-            let over = ticket.generation != 0 && ticket.generation < word.generation();
-            return Err(if over {
-                PollError::AlreadyConsumed
-            } else {
-                PollError::Unknown
-            });
+        let (slot, word, state) = self.live(ticket)?;
+        if state == RunState::Done {
+            return (slot.consume(word))
+                .map(Poll::Done)
+                .ok_or(PollError::AlreadyConsumed);
         }
-        match word.phase() {
-            Phase::Live(RunState::Done) => slot
-                .consume(word)
+        match slot.verdict(word) {
+            Verdict::None => Ok(Poll::Pending(state)),
+            Verdict::Given => (slot.take_verdict(word))
                 .map(Poll::Done)
                 .ok_or(PollError::AlreadyConsumed),
-            Phase::Live(state) => Ok(Poll::Pending(state)),
-            Phase::Free if ticket.generation != 0 => Err(PollError::AlreadyConsumed),
-            Phase::Free | Phase::Claimed => Err(PollError::Unknown),
+            Verdict::Taken => Err(PollError::AlreadyConsumed),
         }
     }
 
@@ -196,7 +192,7 @@ impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS,
                 let Phase::Live(state) = word.phase() else {
                     continue;
                 };
-                if word.kind() != kind {
+                if word.kind() != kind || slot.verdict(word) == Verdict::Taken {
                     continue;
                 }
                 let Some(key) = slot.key(word).filter(|key| key.context == context) else {
@@ -216,15 +212,27 @@ impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS,
                     }
                     // Another consumer took it: look again, there is one task less.
                 }
-                Some((.., state)) => return Ok(Poll::Pending(state)),
+                Some((_, slot, word, state)) if slot.verdict(word) == Verdict::None => {
+                    return Ok(Poll::Pending(state));
+                }
+                Some((_, slot, word, _)) => {
+                    if let Some(status) = slot.take_verdict(word) {
+                        return Ok(Poll::Done(status));
+                    }
+                    // Another consumer took it: look again, as above.
+                }
             }
         }
     }
 
-    /// Every unconsumed task, done ones included, as of the moment its slot is visited. Lock-free, O(slots), cold.
+    /// Every unconsumed task, done ones included, and those that the worker still holds although a verdict was consumed, as of
+    /// the moment its slot is visited. Lock-free, O(slots of the ranks in use), cold.
     pub fn tasks(&self) -> impl Iterator<Item = TaskView> + '_ {
-        (0_u32..)
-            .zip(self.slots.iter().flatten())
+        // Relaxed: a rank's place is taken before its first task is appended, and stays.
+        let in_use = |place: &RankPlace| place.rank.load(Ordering::Relaxed) != 0;
+        let rows = (0_u32..).zip(self.ranks.iter().zip(&self.slots));
+        rows.filter(move |(_, (place, _))| in_use(place))
+            .flat_map(|(bucket, (_, row))| (bucket.wrapping_mul(narrow(TASKS))..).zip(row))
             .filter_map(|(number, slot)| {
                 let word = slot.word();
                 let Phase::Live(state) = word.phase() else {
@@ -240,7 +248,11 @@ impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS,
                     exec: key.exec,
                     kind: word.kind(),
                     sequence: key.sequence,
-                    state,
+                    state: if slot.is_left(word) {
+                        RunState::Done
+                    } else {
+                        state
+                    },
                 })
             })
     }

@@ -59,6 +59,8 @@ pub enum Edge {
     InboxPush,
     /// The worker's side of [`Edge::InboxPush`].
     InboxTake,
+    /// A slot is marked to be ended early; the worker sees the mark with the order.
+    AbortOrder,
     /// A slot's fields are written; a lookup reads them.
     SlotFields,
     /// A slot's word is published; a poller reads it.

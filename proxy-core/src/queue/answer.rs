@@ -26,6 +26,8 @@ pub enum EnqueueError {
     UnknownContext,
     /// The context has no tasks of this kind.
     NoSuchKind(TaskKind),
+    /// The caller is a forked child: the worker is its parent's. Said by shells; the core knows no processes.
+    Forked,
     /// Arming found that the device had been started already.
     FiredBeforeArm(FiredBeforeArm),
 }
@@ -42,6 +44,7 @@ impl fmt::Display for EnqueueError {
             Self::Closed => f.write_str("the queue is being released"),
             Self::WorkerDied => f.write_str("the queue's worker died"),
             Self::UnknownContext => f.write_str("no such context is registered"),
+            Self::Forked => f.write_str(crate::FORKED),
             Self::NoSuchKind(kind) => write!(f, "the context has no {kind} tasks"),
             Self::FiredBeforeArm(error) => error.fmt(f),
         }
@@ -77,6 +80,8 @@ pub enum PollError {
     AlreadyConsumed,
     /// No such task was ever appended.
     Unknown,
+    /// The caller is a forked child: the worker is its parent's. Said by shells; the core knows no processes.
+    Forked,
 }
 
 impl fmt::Display for PollError {
@@ -84,6 +89,7 @@ impl fmt::Display for PollError {
         f.write_str(match self {
             Self::AlreadyConsumed => "the task's end has been reported already",
             Self::Unknown => "no such task was appended",
+            Self::Forked => crate::FORKED,
         })
     }
 }

@@ -41,7 +41,8 @@ impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS,
         let mut any = false;
         for slot in self.slots.get(index(bucket)).into_iter().flatten() {
             let word = slot.word();
-            if word.phase() != Phase::Live(RunState::Done) {
+            let left = slot.is_left(word);
+            if word.phase() != Phase::Live(RunState::Done) && !left {
                 continue;
             }
             let retired = |id| {
@@ -49,7 +50,7 @@ impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS,
             };
             if slot.key(word).is_some_and(|key| retired(key.context)) {
                 // A consumer who is faster has it, and the slot is free all the same.
-                slot.consume(word);
+                let _ = if left { slot.take_verdict(word) } else { slot.consume(word) };
                 any = true;
             }
         }

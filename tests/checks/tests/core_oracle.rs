@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 
 use proxy_core::port::BarrierPoll;
-use proxy_core::{Arming, Polarity, Rank, Shut, Spec, Status, StopAt, TaskKind};
+use proxy_core::{Arming, Cause, Polarity, Rank, Shut, Spec, Status, StopAt, TaskKind};
 use proxy_kit::oracle::{Event, Library, Mood, XorShift};
 use proxy_kit::pair::{CONTEXTS, Op, Pair, all, quiet};
 
@@ -36,7 +36,14 @@ fn random_op(random: &mut XorShift, contexts: usize, tasks: usize) -> Op {
         seed: random.next(),
         errors,
     };
-    match random.below(100) {
+    let task = usize::try_from(random.below(1 + u64::try_from(tasks).unwrap())).unwrap();
+    let cause = random.pick(&[Cause::Aborted, Cause::TimedOut]);
+    match random.below(115) {
+        100..107 => Op::Order(task, cause),
+        107..109 => Op::OrderContext(number, cause),
+        109..113 => Op::Conclude(task),
+        113 | 114 => Op::Peek(task),
+
         0..20 => Op::Enqueue(number),
         20..25 => Op::Append(number, kind),
         25..30 => Op::Arm(number, kind),
@@ -46,13 +53,11 @@ fn random_op(random: &mut XorShift, contexts: usize, tasks: usize) -> Op {
             Op::Fire(number, kind, stream, value)
         }
         45..80 => Op::Tick(mixed),
-        80..87 => {
-            Op::Poll(usize::try_from(random.below(1 + u64::try_from(tasks).unwrap())).unwrap())
-        }
+        80..87 => Op::Poll(task),
         87..94 => Op::Check(number, kind),
         94..96 => Op::ArmBell,
         96 => Op::Retire(number),
-        97..99 => Op::Register(number),
+        97 | 98 => Op::Register(number),
         _ if random.once_in(4) => Op::Shut(random.pick(&[Shut::Closed, Shut::Dead])),
         _ => Op::AbortAll(mixed),
     }
@@ -163,6 +168,25 @@ fn all_short_sequences_of_blocks_and_stops_agree() {
         Op::Tick(Mood::Mixed { seed: 9, errors: 3 }),
         Op::ArmBell,
         Op::Poll(0),
+    ];
+    exhaust(&[spec], &alphabet, 6);
+}
+
+#[test]
+fn all_short_sequences_of_orders_and_verdicts_agree() {
+    let spec = Spec {
+        device_wait: true,
+        ..Spec::new(Rank(3))
+    };
+    let alphabet = [
+        Op::Enqueue(0),
+        Op::Fire(0, NETWORK, 0, 1),
+        Op::Tick(quiet()),
+        Op::Order(0, Cause::TimedOut),
+        Op::OrderContext(0, Cause::Aborted),
+        Op::Conclude(0),
+        Op::Poll(0),
+        Op::ArmBell,
     ];
     exhaust(&[spec], &alphabet, 6);
 }

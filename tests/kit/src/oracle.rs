@@ -6,14 +6,15 @@
 
 mod library;
 mod machine;
+mod orders;
 mod words;
 
 use std::collections::BTreeMap;
 
 use proxy_core::trigger::FiredBeforeArm;
 use proxy_core::{
-    Arming, Bell, ContextError, ContextId, EnqueueError, ExecId, Next, Poll, PollError, Rank,
-    RunState, Shut, Spec, Status, TaskKind, Tick,
+    Arming, Bell, Cause, ContextError, ContextId, EnqueueError, ExecId, Next, Poll, PollError,
+    Rank, RunState, Shut, Spec, Status, TaskKind, Tick,
 };
 
 pub use library::{
@@ -43,6 +44,7 @@ pub trait Outside {
 }
 
 use machine::{Active, Outcome};
+use orders::answer;
 use words::Words;
 
 /// A task, by its place among all that were ever appended.
@@ -58,6 +60,10 @@ struct Task {
     state: RunState,
     code: Status,
     consumed: bool,
+    /// It is to be ended early.
+    order: Option<Cause>,
+    /// Its code is final although the worker has not ended it.
+    verdict: bool,
 }
 
 /// The whole prediction.
@@ -70,6 +76,8 @@ pub struct Oracle {
     active: BTreeMap<Rank, Vec<Active>>,
     words: Words,
     armed_bell: bool,
+    /// An order waits for the next tick.
+    ordered: bool,
     closed: bool,
     dead: bool,
 }
@@ -90,6 +98,7 @@ impl Oracle {
             active: BTreeMap::new(),
             words: Words::default(),
             armed_bell: false,
+            ordered: false,
             closed: false,
             dead: false,
         }
@@ -192,14 +201,19 @@ impl Oracle {
                 state: RunState::Init,
                 code: Status::SUCCESS,
                 consumed: false,
+                order: None,
+                verdict: false,
             });
         }
         Ok((ids, self.ring()))
     }
 
     fn has_room(&self, rank: Rank, wanted: usize) -> bool {
-        let unconsumed = |task: &&Task| task.rank == rank && !task.consumed;
-        self.tasks.iter().filter(unconsumed).count() + wanted <= self.tasks_per_rank
+        // A task whose verdict was consumed keeps its place until the worker ends it.
+        let placed = |task: &&Task| {
+            task.rank == rank && !(task.consumed && task.state == RunState::Done)
+        };
+        self.tasks.iter().filter(placed).count() + wanted <= self.tasks_per_rank
     }
 
     /// A full rank gives up the statuses of retired contexts.
@@ -261,7 +275,7 @@ impl Oracle {
         }
         let mut tasks = self.tasks.iter_mut();
         tasks
-            .find(|task| task.context == context && task.kind == kind && !task.consumed)
+            .find(|task| Self::is_told(task, context, kind))
             .map_or(Err(PollError::Unknown), |task| Ok(answer(task)))
     }
 
@@ -271,6 +285,11 @@ impl Oracle {
             Shut::Closed => self.closed = true,
             Shut::Dead => self.dead = true,
         }
+        self.bell()
+    }
+
+    /// What an update that leaves the bell armed must do.
+    fn bell(&self) -> Bell {
         if self.armed_bell {
             Bell::Ring
         } else {
@@ -280,7 +299,7 @@ impl Oracle {
 
     /// Whether the worker may sleep.
     pub fn arm_bell(&mut self) -> bool {
-        let armed = self.inbox.is_empty() && !self.closed && !self.dead;
+        let armed = self.inbox.is_empty() && !self.ordered && !self.closed && !self.dead;
         self.armed_bell |= armed;
         armed
     }
@@ -309,11 +328,13 @@ impl Oracle {
     /// One tick: drain, step each active task once, forget those that are done.
     pub fn tick<O: Outside>(&mut self, outside: &mut O) -> Tick {
         let drained = self.drain();
+        let aborted = self.obey(library);
         let mut tick = Tick {
             drained,
             stepped: 0,
             moved: 0,
             done: 0,
+            aborted,
             next: Next::Sleep,
         };
         self.words.begin_tick();
@@ -326,7 +347,7 @@ impl Oracle {
             self.settle(task.id, outcome, outside);
         }
         self.keep(active);
-        tick.next = if tick.moved > 0 || drained > 0 {
+        tick.next = if tick.moved > 0 || drained > 0 || aborted > 0 {
             Next::Again
         } else if tick.stepped > 0 {
             Next::Relax
@@ -339,6 +360,7 @@ impl Oracle {
     /// Ends everything.
     pub fn abort_all<O: Outside>(&mut self, status: Status, outside: &mut O) -> u32 {
         self.drain();
+        self.ordered = false;
         let mut active = std::mem::take(&mut self.active);
         let mut ended = 0;
         for task in active.values_mut().flatten() {
@@ -390,15 +412,9 @@ impl Oracle {
             });
         }
         task.state = outcome.to;
-        task.code = outcome.code;
-    }
-}
-
-fn answer(task: &mut Task) -> Poll {
-    if task.state == RunState::Done {
-        task.consumed = true;
-        Poll::Done(task.code)
-    } else {
-        Poll::Pending(task.state)
+        task.code = match task.order {
+            Some(cause) if task.verdict => cause.status(),
+            _ => outcome.code,
+        };
     }
 }

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use proxy_core::port::BarrierPoll;
 use proxy_core::{
-    Appended, Bell, ContextId, Driver, EnqueueError, ExecId, Queue, Shut, Spec, Status, TaskKind,
+    Appended, Bell, Cause, ContextId, Driver, EnqueueError, ExecId, Queue, Shut, Spec, Status, TaskKind,
     Ticket,
 };
 
@@ -45,6 +45,14 @@ pub enum Op {
     Shut(Shut),
     /// Everything is aborted, with a library of this mood.
     AbortAll(Mood),
+    /// One task is ordered to end early.
+    Order(TaskId, Cause),
+    /// So is every unfinished task of a context.
+    OrderContext(usize, Cause),
+    /// An ordered task gets its code before the worker comes.
+    Conclude(TaskId),
+    /// A task's state is looked at without consuming it.
+    Peek(TaskId),
 }
 
 /// The driver and its oracle. A difference between them is a panic.
@@ -133,6 +141,7 @@ impl Pair {
                 assert_eq!(found, expected);
                 assert_eq!(self.driver.active(), 0);
             }
+            Op::Order(..) | Op::OrderContext(..) | Op::Conclude(_) | Op::Peek(_) => self.order(op),
             Op::Poll(task) => {
                 if let Some(ticket) = self.tickets.get(task) {
                     assert_eq!(self.queue.poll(*ticket), self.oracle.poll(task));
@@ -159,6 +168,37 @@ impl Pair {
         }
         let words = self.words.borrow().written();
         assert_eq!(words, self.oracle.table().written());
+    }
+
+    /// The operations about early ends.
+    fn order(&mut self, op: Op) {
+        let ticket = |task: TaskId| self.tickets.get(task).copied();
+        match op {
+            Op::Order(task, cause) => {
+                if let Some(ticket) = ticket(task) {
+                    let expected = self.oracle.order(task, cause);
+                    assert_eq!(self.queue.order(ticket, cause), expected);
+                }
+            }
+            Op::OrderContext(number, cause) => {
+                let context = self.contexts[number];
+                let tasks = self.queue.tasks().filter(|task| task.context == context);
+                let bells = tasks.filter_map(|task| self.queue.order(task.ticket, cause).ok());
+                let found: Vec<Bell> = bells.collect();
+                assert_eq!(found, self.oracle.order_context(context, cause));
+            }
+            Op::Conclude(task) => {
+                if let Some(ticket) = ticket(task) {
+                    assert_eq!(self.queue.conclude(ticket), self.oracle.conclude(task));
+                }
+            }
+            Op::Peek(task) => {
+                if let Some(ticket) = ticket(task) {
+                    assert_eq!(self.queue.peek(ticket), self.oracle.peek(task));
+                }
+            }
+            _ => unreachable!("{op:?} is not about early ends"),
+        }
     }
 
     fn enqueue(&mut self, number: usize, kind: Option<TaskKind>) {

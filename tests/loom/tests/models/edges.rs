@@ -15,6 +15,7 @@ use Shown::{Argued, Twin};
 const fn shown(edge: Edge) -> Shown {
     match edge {
         Edge::InboxPush | Edge::InboxTake => Twin("inbox"),
+        Edge::AbortOrder => Twin("abort"),
         Edge::SlotFields => Twin("look-up"),
         Edge::StatusPublish | Edge::StatusRead => Twin("status"),
         Edge::SlotFree => Argued(
@@ -39,6 +40,7 @@ const fn shown(edge: Edge) -> Shown {
 fn h81_every_edge_has_a_twin_or_an_argument() {
     let sources = [
         include_str!("inbox.rs"),
+        include_str!("abort.rs"),
         include_str!("lookup.rs"),
         include_str!("status.rs"),
         include_str!("slab.rs"),
@@ -54,6 +56,7 @@ fn h81_every_edge_has_a_twin_or_an_argument() {
     for edge in [
         Edge::InboxPush,
         Edge::InboxTake,
+        Edge::AbortOrder,
         Edge::SlotFields,
         Edge::StatusPublish,
         Edge::StatusRead,

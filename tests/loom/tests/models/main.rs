@@ -1,5 +1,6 @@
 //! The models, one file per shared structure of the core.
 
+mod abort;
 mod bell;
 mod context;
 mod edges;
