@@ -49,7 +49,7 @@ pub struct Tick {
 
 /// What a drain found.
 #[derive(Debug, Clone, Copy, Default)]
-struct Drained {
+struct Inflow {
     /// Tasks taken from the inbox.
     drained: u32,
     /// A task bears an order.
@@ -101,7 +101,7 @@ impl<const RANKS: usize, const TASKS: usize> Driver<RANKS, TASKS> {
         queue: &Queue<RANKS, TASKS, CONTEXTS>,
         ports: &mut P,
     ) -> Tick {
-        let Drained { drained, ordered } = self.drain(queue, ports);
+        let Inflow { drained, ordered } = self.drain(queue, ports);
         let aborted = if ordered { self.obey(queue, ports) } else { 0 };
         self.pass = self.pass.wrapping_add(1);
         let pass = self.pass;
@@ -226,8 +226,8 @@ impl<const RANKS: usize, const TASKS: usize> Driver<RANKS, TASKS> {
         &mut self,
         queue: &Queue<RANKS, TASKS, CONTEXTS>,
         observer: &mut O,
-    ) -> Drained {
-        let mut found = Drained::default();
+    ) -> Inflow {
+        let mut found = Inflow::default();
         let Some(taken) = queue.inbox().take() else {
             return found;
         };

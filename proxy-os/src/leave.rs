@@ -9,29 +9,19 @@ use std::time::Duration;
 
 use crate::log;
 use crate::queue::{ProxyQueue, Release};
-use crate::sys::exit;
+use crate::sys::{exit, fork};
 
 /// How long the end of the process waits for one worker, which may be inside a call of the library.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-#[derive(Debug)]
-struct Alive {
-    /// The process that the workers belong to: a forked child has none of them.
-    process: u32,
-    queues: Vec<Weak<ProxyQueue>>,
-}
-
-static ALIVE: Mutex<Alive> = Mutex::new(Alive {
-    process: 0,
-    queues: Vec::new(),
-});
+/// The queues that have workers.
+static ALIVE: Mutex<Vec<Weak<ProxyQueue>>> = Mutex::new(Vec::new());
 
 /// Remembers a queue that has a worker.
 pub(crate) fn remember(queue: &Arc<ProxyQueue>) {
     let mut alive = ALIVE.lock().unwrap_or_else(PoisonError::into_inner);
-    alive.process = std::process::id();
-    alive.queues.retain(|queue| queue.strong_count() > 0);
-    alive.queues.push(Arc::downgrade(queue));
+    alive.retain(|queue| queue.strong_count() > 0);
+    alive.push(Arc::downgrade(queue));
 }
 
 /// Puts the hook in front of those that a library has registered so far.
@@ -45,12 +35,13 @@ pub(crate) fn arm() {
 
 /// The hook; does nothing the second time.
 extern "C" fn leave() {
+    // A forked child has none of the workers, and the lock may be held by a thread that it has not either.
+    if fork::is_child() {
+        return;
+    }
     let queues = {
         let mut alive = ALIVE.lock().unwrap_or_else(PoisonError::into_inner);
-        if alive.process != std::process::id() {
-            return;
-        }
-        std::mem::take(&mut alive.queues)
+        std::mem::take(&mut *alive)
     };
     for queue in queues.iter().filter_map(Weak::upgrade) {
         if let Err(error) = queue.release(Release::Abort, PATIENCE) {

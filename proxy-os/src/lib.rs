@@ -11,17 +11,20 @@
 //! | [`registry`] | groups: one queue and worker per gid, shared by count |
 //! | [`queue`] | a group's queue; contexts; release |
 //! | [`context`] | what a collective's tasks work on, validated once |
+//! | [`abort`] | ending one task, a context's, a group's, all |
 //! | [`consume`] | blocking wait with warnings and a deadline |
 //! | `worker`, `completion` | the thread, and how it wakes consumers |
 //! | [`nccom`] | the collective library |
 //! | [`device`] | words shared with the device |
 //! | [`config`], [`affinity`], [`log`] | settings, CPUs, messages |
 //! | [`latency`], [`trace`] | how long tasks wait and run; a timeline of all events |
+//! | [`left`] | workers that a release could not end |
 //! | [`watch`], [`waiting`] | what a stuck worker shows; which start words have not fired |
 //! | [`global_comm`] | setup and free of a rank's bus and group together |
 //! | [`bananaphone`] | the host bus of the ranks of one machine |
 //! | [`sys`] | system calls |
 
+pub mod abort;
 pub mod affinity;
 pub mod bananaphone;
 mod completion;
@@ -33,6 +36,7 @@ pub mod device;
 pub mod global_comm;
 pub mod latency;
 mod leave;
+pub mod left;
 pub mod log;
 pub mod nccom;
 pub mod queue;
@@ -43,6 +47,7 @@ pub mod waiting;
 pub mod watch;
 mod worker;
 
+pub use abort::AbortError;
 pub use config::Settings;
 pub use consume::{ConsumeError, Patience};
 pub use context::{BuildError, ContextBuilder, Fifo, HostBarrier};

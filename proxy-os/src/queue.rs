@@ -16,12 +16,14 @@ use crate::config::Settings;
 use crate::context::{BuildError, ContextBuilder, ContextData, ContextTable};
 use crate::latency::{Chart, Latencies, Latency};
 use crate::leave;
+use crate::left::{self, Left};
 use crate::log;
 use crate::sys::eventfd::EventFd;
+use crate::sys::fork;
 use crate::sys::thread::Thread;
 use crate::sys::zeroed;
 use crate::trace::{self, AlreadyTraced, Trace};
-use crate::watch::{Counters, Watch};
+use crate::watch::{Counters, InCall, Watch};
 use crate::worker;
 
 mod error;
@@ -59,10 +61,12 @@ pub(crate) struct Shared {
     pub(crate) abort: AtomicBool,
     /// A context was retired since the worker last forgot those that were.
     pub(crate) retired: AtomicBool,
+    /// Whether the worker is counted as left behind.
+    pub(crate) left: Left,
 }
 
 impl Shared {
-    fn obey(&self, bell: Bell) {
+    pub(crate) fn obey(&self, bell: Bell) {
         if bell == Bell::Ring {
             self.watch.count_ring();
             self.bell.ring();
@@ -103,6 +107,10 @@ impl ProxyQueue {
     /// # Errors
     /// See [`StartError`].
     pub fn start(gid: Gid, settings: &Settings) -> Result<Arc<Self>, StartError> {
+        fork::settle();
+        if fork::is_child() {
+            return Err(StartError::Forked);
+        }
         let mask = affinity::place(&settings.placement()).map_err(StartError::Place)?;
         let shared = Arc::new(Shared {
             gid,
@@ -118,6 +126,7 @@ impl ProxyQueue {
             completion: Completion::default(),
             abort: AtomicBool::new(false),
             retired: AtomicBool::new(false),
+            left: Left::default(),
         });
         let thread = worker::spawn(Arc::clone(&shared), worker::budget(settings), mask.as_ref());
         let thread = thread.map_err(StartError::Thread)?;
@@ -138,6 +147,9 @@ impl ProxyQueue {
     /// # Errors
     /// The first thing found wrong; see [`BuildError`].
     pub fn context(self: &Arc<Self>, builder: ContextBuilder) -> Result<Context, BuildError> {
+        if fork::is_child() {
+            return Err(BuildError::Context(ContextError::Forked));
+        }
         // A release right after the look is no harm: appends are refused then.
         if self.shared.core.shut_by().is_some() {
             return Err(BuildError::Closed(self.shared.gid));
@@ -163,6 +175,9 @@ impl ProxyQueue {
     /// # Errors
     /// The ticket is spent, or was never given out.
     pub fn poll(&self, ticket: Ticket) -> Result<Poll, PollError> {
+        if fork::is_child() {
+            return Err(PollError::Forked);
+        }
         self.shared.core.poll(ticket)
     }
 
@@ -171,6 +186,9 @@ impl ProxyQueue {
     /// # Errors
     /// [`PollError::Unknown`] if there is none.
     pub fn check(&self, context: ContextId, kind: TaskKind) -> Result<Poll, PollError> {
+        if fork::is_child() {
+            return Err(PollError::Forked);
+        }
         self.shared.core.check(context, kind)
     }
 
@@ -180,10 +198,13 @@ impl ProxyQueue {
     /// # Errors
     /// See [`ReleaseError`]; nothing that the worker may touch is freed.
     pub fn release(&self, way: Release, timeout: Duration) -> Result<(), ReleaseError> {
+        if fork::is_child() {
+            return Err(ReleaseError::Forked);
+        }
         if self.is_worker() {
             return Err(ReleaseError::FromWorker);
         }
-        let entered = self.shared.watch.call();
+        let entered = self.shared.watch.observe();
         self.close(way);
         let since = Instant::now();
         let ended = match self.take_thread(timeout) {
@@ -203,15 +224,27 @@ impl ProxyQueue {
         if ended {
             return Ok(());
         }
-        let (waited, unfinished) = (since.elapsed(), self.unfinished());
-        Err(match self.shared.watch.call() {
-            Some(call) if entered == Some(call) => ReleaseError::Stuck {
-                call: call.0,
-                waited,
-                unfinished,
-            },
-            _ => ReleaseError::Timeout { waited, unfinished },
-        })
+        Err(self.overdue(way, entered, since.elapsed()))
+    }
+
+    /// What a release in vain leaves: final codes if it was to abort, a count of the worker if the library has it.
+    fn overdue(&self, way: Release, entered: Option<InCall>, waited: Duration) -> ReleaseError {
+        let unfinished = self.unfinished();
+        if way == Release::Abort {
+            self.overrule(&unfinished);
+        }
+        let inside = self.shared.watch.observe();
+        match inside.filter(|inside| entered.is_some_and(|entered| entered.is(inside))) {
+            Some(inside) => {
+                self.shared.left.leave();
+                ReleaseError::Stuck {
+                    inside,
+                    waited,
+                    unfinished,
+                }
+            }
+            None => ReleaseError::Timeout { waited, unfinished },
+        }
     }
 
     /// Tells the worker to end and waits for nothing. Any thread.
@@ -225,6 +258,10 @@ impl ProxyQueue {
 
     /// What a drop does: aborts, and waits for the worker once, however many owners come to it.
     pub(crate) fn end(&self) {
+        // In a forked child there is no worker to wait for, and a lock may be held by a thread that is not there.
+        if fork::is_child() {
+            return;
+        }
         self.close(Release::Abort);
         // Relaxed: the flag guards no data.
         if self.is_worker() || self.waited.swap(true, Ordering::Relaxed) {
@@ -232,9 +269,11 @@ impl ProxyQueue {
         }
         if let Err(error) = self.release(Release::Abort, DROP_PATIENCE) {
             // The worker holds everything it needs and exits by itself when the library returns.
+            self.shared.left.leave();
             log::error(format_args!(
-                "{}: leaving the worker behind: {error}",
-                self.shared.gid
+                "{}: leaving the worker behind, with which there are {}: {error}",
+                self.shared.gid,
+                left::count()
             ));
         }
     }
@@ -347,6 +386,9 @@ impl Context {
     /// # Errors
     /// See [`EnqueueError`]; nothing has been appended then.
     pub fn enqueue(&self, exec: ExecId) -> Result<Execution, EnqueueError> {
+        if fork::is_child() {
+            return Err(EnqueueError::Forked);
+        }
         let appended = self.queue.shared.core.enqueue(self.id, exec, &*self.data)?;
         self.queue.shared.obey(appended.bell);
         // An execution always has a network task.
@@ -365,6 +407,9 @@ impl Context {
     /// # Errors
     /// See [`EnqueueError`].
     pub fn append(&self, kind: TaskKind, exec: ExecId) -> Result<Ticket, EnqueueError> {
+        if fork::is_child() {
+            return Err(EnqueueError::Forked);
+        }
         let appended = self
             .queue
             .shared
@@ -382,6 +427,9 @@ impl Context {
     /// # Errors
     /// The device had fired before, or the context is gone.
     pub fn arm(&self, kind: TaskKind) -> Result<(), EnqueueError> {
+        if fork::is_child() {
+            return Err(EnqueueError::Forked);
+        }
         self.queue.shared.core.arm(self.id, kind, &*self.data)
     }
 
@@ -421,6 +469,9 @@ impl Context {
     }
 
     fn try_retire(&self) -> Result<(), ContextError> {
+        if fork::is_child() {
+            return Err(ContextError::Forked);
+        }
         let shared = &self.queue.shared;
         shared.core.retire(self.id)?;
         shared.contexts.remove(self.id);

@@ -13,6 +13,7 @@ use proxy_core::group::{Acquire, GroupError, Groups, Release as Left};
 
 use crate::config::Settings;
 use crate::queue::{ProxyQueue, Release, ReleaseError, StartError};
+use crate::sys::fork;
 
 /// Groups of one process: more than any machine has devices.
 pub const GROUPS: usize = 256;
@@ -37,6 +38,8 @@ fn registry() -> MutexGuard<'static, Registry> {
 pub enum AcquireError {
     /// The registry refused.
     Group(GroupError),
+    /// The caller is a child that was forked from a process with groups.
+    Forked,
     /// Its worker could not be started.
     Start(StartError),
     /// Somebody else has been creating or releasing it for longer than the caller would wait.
@@ -52,6 +55,7 @@ impl fmt::Display for AcquireError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Group(error) => error.fmt(f),
+            Self::Forked => f.write_str(proxy_core::FORKED),
             Self::Start(error) => error.fmt(f),
             Self::Busy { gid, waited } => write!(
                 f,
@@ -116,6 +120,10 @@ impl Group {
         settings: &Settings,
         patience: Duration,
     ) -> Result<Self, AcquireError> {
+        fork::settle();
+        if fork::is_child() {
+            return Err(AcquireError::Forked);
+        }
         let since = Instant::now();
         let mut inside = registry();
         loop {
@@ -180,13 +188,26 @@ impl Group {
         self.gid
     }
 
-    /// Shares of the group at this moment.
+    /// The queues of all groups, in order of gid.
+    pub(crate) fn queues() -> Vec<Arc<ProxyQueue>> {
+        let mut queues: Vec<_> = registry().queues.values().cloned().collect();
+        queues.sort_by_key(|queue| queue.gid());
+        queues
+    }
+
+    /// Shares of the group at this moment. 0 in a forked child.
     pub fn sharers(gid: Gid) -> u32 {
+        if fork::is_child() {
+            return 0;
+        }
         registry().groups.sharers(gid)
     }
 
-    /// Number of groups in the process, those being created or released included.
+    /// Number of groups in the process, those being created or released included. 0 in a forked child.
     pub fn count() -> usize {
+        if fork::is_child() {
+            return 0;
+        }
         registry().groups.len()
     }
 
@@ -196,6 +217,9 @@ impl Group {
     /// See [`ReleaseError`]; [`ReleaseError::Invalid`] if this share was given up before. After
     /// [`ReleaseError::FromWorker`] the share is still held.
     pub fn release(&mut self, way: Release, timeout: Duration) -> Result<Released, ReleaseError> {
+        if fork::is_child() {
+            return Err(ReleaseError::Forked);
+        }
         if self.share != Share::GivenUp && self.queue.is_worker() {
             return Err(ReleaseError::FromWorker);
         }
@@ -242,6 +266,9 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
+        if fork::is_child() {
+            return;
+        }
         if let Ok(None) = self.give_up() {
             // Also if the worker is stuck, or is this thread: it is told to end, and a new group of this gid gets a
             // worker of its own.

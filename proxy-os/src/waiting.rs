@@ -7,7 +7,7 @@ use proxy_core::{Arming, Polarity, Rank, RunState, Stream, TaskView};
 
 use crate::context::ContextData;
 use crate::queue::ProxyQueue;
-use crate::sys::clock;
+use crate::sys::{clock, fork};
 
 /// A start word that a task waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +53,10 @@ impl ProxyQueue {
     /// The start words that tasks wait for, as of now. Any thread, also while the worker is stuck. Cold: O(slots), and one lock
     /// per waiting task, which no tick takes.
     pub fn unfired(&self) -> Vec<Unfired> {
+        // A forked child has the table of contexts perhaps locked by a thread that it has not.
+        if fork::is_child() {
+            return Vec::new();
+        }
         let waiting = |task: &TaskView| task.state == RunState::WaitingDeviceTrigger;
         let tasks = self.shared().core.tasks().filter(waiting);
         tasks.flat_map(|task| self.words_of(task)).collect()

@@ -2,8 +2,12 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use proxy_core::ladder::Levels;
+
+use crate::sys::clock;
 
 /// A call into the library.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +28,32 @@ impl fmt::Display for SeamCall {
             Self::Progress => "neuronNetworkProxyProgress",
             Self::Stop => "neuronStopNetworkProxy",
         })
+    }
+}
+
+/// A library call that has not returned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InCall {
+    /// The call.
+    pub call: SeamCall,
+    /// For how long it has been seen there. The worker reads no clock for this, so the call may be older by as much time as went
+    /// by until somebody looked: the watchdog does, see [`watchdog`](crate::watchdog).
+    pub age: Duration,
+    number: u32,
+}
+
+impl InCall {
+    /// Whether both are one and the same call.
+    #[must_use]
+    pub const fn is(&self, other: &Self) -> bool {
+        self.number == other.number
+    }
+}
+
+impl fmt::Display for InCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { call, age, .. } = self;
+        write!(f, "{call} of the library for {age:.1?} or longer")
     }
 }
 
@@ -57,6 +87,8 @@ pub(crate) struct Watch {
     sleeps: AtomicU64,
     rings: AtomicU64,
     failures: AtomicU64,
+    /// The last call that an observer has seen, by its number, and when it first did. Never locked by the worker.
+    sighting: Mutex<(u32, u64)>,
 }
 
 impl Watch {
@@ -72,8 +104,23 @@ impl Watch {
         self.call.store(0, Ordering::Relaxed);
     }
 
+    /// The call that the worker is in, and how long observers have seen it there. Any thread but the worker.
+    pub(crate) fn observe(&self) -> Option<InCall> {
+        let (call, number) = self.call()?;
+        let now = clock::monotonic_ns();
+        let mut sighting = self.sighting.lock().unwrap_or_else(PoisonError::into_inner);
+        if sighting.0 != number {
+            *sighting = (number, now);
+        }
+        Some(InCall {
+            call,
+            age: Duration::from_nanos(now.saturating_sub(sighting.1)),
+            number,
+        })
+    }
+
     /// The call that the worker is in, and the number of calls so far, which tells two calls apart.
-    pub(crate) fn call(&self) -> Option<(SeamCall, u32)> {
+    fn call(&self) -> Option<(SeamCall, u32)> {
         // Relaxed: see the type.
         let calls = self.calls.load(Ordering::Relaxed);
         // Relaxed: see the type.

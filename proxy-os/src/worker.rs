@@ -84,6 +84,7 @@ fn run(shared: &Arc<Shared>, budget: Budget) {
         ));
     }
     write_chart(shared);
+    shared.left.end();
 }
 
 /// Writes the chart that the histogram setting asks for.
@@ -119,7 +120,7 @@ fn serve(driver: &mut WorkerDriver, ports: &mut WorkerPorts, shared: &Shared, bu
         let tick = driver.tick(&shared.core, ports);
         ticks = ticks.wrapping_add(1);
         shared.watch.tick(ticks, ladder.levels());
-        if tick.done > 0 {
+        if tick.done > 0 || tick.aborted > 0 {
             shared.completion.announce();
         }
         forget_retired(shared, ports);

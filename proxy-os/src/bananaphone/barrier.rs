@@ -12,6 +12,7 @@ use super::error::{BusError, Phase, WaitError, Why, Within};
 use super::home::Home;
 use super::kill::{self, Point};
 use super::wait::{self, Look, Pace, Stage, Waiting};
+use crate::sys::fork;
 use crate::sys::mmap::{Family, Tied};
 
 /// How long a rank that polls may overlook a death that only another process has noticed.
@@ -118,7 +119,12 @@ impl Barrier {
     }
 
     /// Announces this rank's arrival for execution `exec` and returns at once. The generation before must be over.
+    ///
+    /// In a forked child it does nothing, and a poll says why.
     pub fn arrive(&mut self, exec: u64, within: impl Into<Within>) {
+        if fork::is_child() {
+            return;
+        }
         kill::point(Point::Arriving);
         let (slot, me, within) = (self.slot, self.me, within.into());
         let news = self.home.watch.news();
@@ -143,6 +149,7 @@ impl Barrier {
     /// # Errors
     /// The segment holds something that cannot be.
     pub fn poll(&mut self) -> Result<Progress, BusError> {
+        in_owner()?;
         let news = self.home.watch.news();
         Ok(self.part.with_mut(|part| part.poll(news))?)
     }
@@ -153,6 +160,7 @@ impl Barrier {
     /// # Errors
     /// As for [`Self::poll`].
     pub fn pass(&mut self) -> Result<Verdict, BusError> {
+        in_owner()?;
         self.decide(Verdict::Passed)
     }
 
@@ -161,6 +169,7 @@ impl Barrier {
     /// # Errors
     /// As for [`Self::poll`].
     pub fn cancel(&mut self) -> Result<Verdict, BusError> {
+        in_owner()?;
         self.decide(Verdict::Cancelled(self.me))
     }
 
@@ -182,6 +191,7 @@ impl Barrier {
     /// # Errors
     /// [`BusError::Wait`] with the verdict, which is the same for all participants; and as for [`Self::poll`].
     pub fn wait(&mut self, exec: u64, within: impl Into<Within>) -> Result<(), BusError> {
+        in_owner()?;
         self.arrive(exec, within);
         match self.verdict()? {
             Verdict::Passed => Ok(()),
@@ -214,6 +224,15 @@ impl Barrier {
             let missing = part.participant.missing();
             waiting.error(part.segment, Why::Verdict(verdict), missing)
         })
+    }
+}
+
+/// Whether the caller is the process that joined, and not a forked child of it.
+fn in_owner() -> Result<(), BusError> {
+    if fork::is_child() {
+        Err(BusError::Forked)
+    } else {
+        Ok(())
     }
 }
 

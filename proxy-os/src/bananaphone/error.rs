@@ -161,6 +161,8 @@ pub enum JoinError {
     },
     /// The bus of an earlier run under the same job id has not ended.
     Earlier,
+    /// The caller is a child that was forked from a process on a bus.
+    Forked,
     /// The other side runs as another user.
     WrongUser {
         /// Ours.
@@ -257,6 +259,7 @@ impl fmt::Display for JoinError {
                 )
             }
             Self::RankTaken { rank } => write!(f, "rank {rank} is on the bus already"),
+            Self::Forked => f.write_str("this process was forked from one that is on a bus"),
             Self::Earlier => {
                 f.write_str("the bus of an earlier run with this job id has not ended")
             }
@@ -372,6 +375,8 @@ pub enum BusError {
     },
     /// This rank has hung up.
     HungUp,
+    /// The caller is a forked child: the rank is its parent's.
+    Forked,
     /// Something in the segment cannot be.
     Corrupt(Corrupt),
 }
@@ -407,6 +412,7 @@ impl fmt::Display for BusError {
                 "barrier {slot} is for ranks {ours} here and for {theirs} on rank {rank}, accepted: the same set"
             ),
             Self::HungUp => f.write_str("this rank has hung up"),
+            Self::Forked => f.write_str("this process was forked from the one that is on the bus"),
             Self::Corrupt(error) => error.fmt(f),
         }
     }

@@ -35,10 +35,7 @@ impl Home {
         let mut homes = HOMES.lock().unwrap_or_else(PoisonError::into_inner);
         homes.retain(|home| home.strong_count() > 0);
         let known = homes.iter().filter_map(Weak::upgrade);
-        if let Some(home) = known
-            .into_iter()
-            .find(|home| home.bus == bus && home.watch.is_ours())
-        {
+        if let Some(home) = known.into_iter().find(|home| home.bus == bus) {
             return Ok(home);
         }
         let mapping = Arc::new(segment::map(file, sealed, geometry)?);

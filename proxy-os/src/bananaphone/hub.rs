@@ -33,7 +33,7 @@ use crate::sys::mmap::Tied;
 use crate::sys::poll::{For, poll};
 use crate::sys::socket::Socket;
 use crate::sys::thread::{self, Thread, ThreadName};
-use crate::sys::{clock, random};
+use crate::sys::{clock, fork, random};
 
 /// How long somebody who has connected may say nothing: a rank says who it is right away, and one that is stopped
 /// in between connects again.
@@ -125,6 +125,10 @@ impl Hub {
 
 impl Drop for Hub {
     fn drop(&mut self) {
+        // A forked child has no such thread.
+        if fork::is_child() {
+            return;
+        }
         // Release pairs with the acquire in `Service::run`.
         self.shared.stop.store(true, Ordering::Release);
         self.shared.bell.ring();

@@ -73,6 +73,7 @@ use kill::Point;
 use wait::{Look, Pace, Waiting};
 use watch::Connection;
 
+use crate::sys::fork;
 use crate::sys::mmap::Tied;
 
 /// What a rank is told about its bus. All ranks must be told the same, but for `rank`.
@@ -146,6 +147,10 @@ impl Bus {
     /// # Errors
     /// See [`JoinError`]. Nothing is left of a join that failed.
     pub fn create(options: &Options) -> Result<Self, JoinError> {
+        fork::settle();
+        if fork::is_child() {
+            return Err(JoinError::Forked);
+        }
         let terms = options.terms()?;
         let counters = Arc::new(Counters::default());
         let joined = join::join(&join::Request {
@@ -231,6 +236,9 @@ impl Bus {
     /// [`JoinError::Wait`] with the ranks that are missing, at the deadline or at once when one of them died;
     /// [`JoinError::Peer`] when one could not join.
     pub fn connect(&self, within: impl Into<Within>) -> Result<(), JoinError> {
+        if fork::is_child() {
+            return Err(JoinError::Forked);
+        }
         let waiting = Waiting::new(Phase::Connect, self.me, within.into());
         let home = &self.home;
         self.ends.with(|ends| {
@@ -346,13 +354,16 @@ impl Bus {
     /// [`BusError::BadBarrier`] when there is no such slot, or this rank is not among the participants;
     /// [`BusError::OtherParticipants`] when the slot was first used for another set, with both sets.
     pub fn barrier(&self, slot: u16, participants: RankSet) -> Result<Barrier, BusError> {
+        if fork::is_child() {
+            return Err(BusError::Forked);
+        }
         Barrier::new(&self.home, &self.counters, self.me, slot, participants)
     }
 
     /// Leaves: peers that wait for this rank are told at once. Their messages are not received any more; barriers that need this
     /// rank fail.
     pub fn hangup(&mut self) {
-        if std::mem::replace(&mut self.hung_up, true) || !self.home.watch.is_ours() {
+        if std::mem::replace(&mut self.hung_up, true) || fork::is_child() {
             return;
         }
         kill::point(Point::Leaving);
@@ -398,6 +409,7 @@ impl Bus {
 
     fn begin(&self, phase: Phase, within: Within, tag: Option<u32>) -> Result<Waiting, BusError> {
         match tag {
+            _ if fork::is_child() => Err(BusError::Forked),
             Some(tag) if tag > MAX_TAG => Err(BusError::BadTag { tag }),
             _ if self.hung_up => Err(BusError::HungUp),
             _ => Ok(Waiting::new(phase, self.me, within)),
@@ -409,11 +421,9 @@ impl Drop for Bus {
     fn drop(&mut self) {
         self.hangup();
         // A forked child has a copy of this value; what it stands for is its parent's.
-        if self.home.watch.is_ours() {
+        if !fork::is_child() {
             kill::point(Point::CleaningUp);
             self.connection.close();
-        } else if let Some(hub) = self.hub.take() {
-            std::mem::forget(hub);
         }
     }
 }

@@ -20,6 +20,7 @@ use super::segment::Segments;
 use super::wait;
 use crate::log;
 use crate::sys::eventfd::EventFd;
+use crate::sys::fork;
 use crate::sys::mmap::{Mapping, Tied};
 use crate::sys::poll::{For, poll};
 use crate::sys::socket::Socket;
@@ -81,8 +82,6 @@ pub(super) fn bury(segment: Segment<'_>, rank: u16) -> bool {
 pub(super) struct Watch {
     shared: Arc<Shared>,
     thread: Option<Thread>,
-    /// The process that has the thread: a forked child has not.
-    process: u32,
 }
 
 #[derive(Debug)]
@@ -120,13 +119,7 @@ impl Watch {
         Ok(Self {
             shared,
             thread: Some(thread),
-            process: std::process::id(),
         })
-    }
-
-    /// Whether this is the process that has the thread, and not a forked child of it.
-    pub(super) fn is_ours(&self) -> bool {
-        self.process == std::process::id()
     }
 
     /// Has one more socket to the hub watched.
@@ -153,8 +146,8 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        if !self.is_ours() {
-            std::mem::forget(self.thread.take());
+        // A forked child has no such thread.
+        if fork::is_child() {
             return;
         }
         // Release pairs with the acquire in `Watcher::run`.

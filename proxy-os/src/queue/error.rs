@@ -7,11 +7,13 @@ use std::time::Duration;
 use proxy_core::TaskView;
 
 use crate::affinity::PlaceError;
-use crate::watch::SeamCall;
+use crate::watch::InCall;
 
 /// Why a queue could not be started. Nothing is left of it then.
 #[derive(Debug)]
 pub enum StartError {
+    /// The caller is a child that was forked from a process with workers.
+    Forked,
     /// The worker's CPUs.
     Place(PlaceError),
     /// The doorbell.
@@ -23,6 +25,7 @@ pub enum StartError {
 impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Forked => f.write_str(proxy_core::FORKED),
             Self::Place(error) => error.fmt(f),
             Self::Doorbell(error) => write!(f, "Failed to create the worker's doorbell: {error}"),
             Self::Thread(error) => {
@@ -60,15 +63,17 @@ pub enum ReleaseError {
     },
     /// The deadline passed inside one call of the library.
     Stuck {
-        /// The call.
-        call: SeamCall,
-        /// For how long at least.
+        /// The call, and for how long it has been seen.
+        inside: InCall,
+        /// How long the release waited.
         waited: Duration,
         /// What is unfinished.
         unfinished: Vec<TaskView>,
     },
     /// Called on the worker's own thread, which cannot wait for itself.
     FromWorker,
+    /// The caller is a forked child: the worker is its parent's.
+    Forked,
     /// The handle has been released already.
     Invalid,
 }
@@ -85,17 +90,18 @@ impl fmt::Display for ReleaseError {
                 list(f, unfinished)
             }
             Self::Stuck {
-                call,
+                inside,
                 waited,
                 unfinished,
             } => {
                 write!(
                     f,
-                    "the worker has been inside {call} of the library for {waited:?} or longer; "
+                    "the worker has been inside {inside}; it was waited for {waited:?}; "
                 )?;
                 write!(f, "{} tasks are unfinished", unfinished.len())?;
                 list(f, unfinished)
             }
+            Self::Forked => f.write_str(proxy_core::FORKED),
             Self::FromWorker => f.write_str("a worker cannot release its own queue"),
             Self::Invalid => f.write_str("the handle has been released already"),
         }

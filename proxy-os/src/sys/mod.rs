@@ -10,6 +10,7 @@ pub mod eventfd;
 pub mod exit;
 #[doc(hidden)]
 pub mod fault;
+pub mod fork;
 pub(crate) mod futex;
 pub(crate) mod linkmap;
 pub(crate) mod memfd;

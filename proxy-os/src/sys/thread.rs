@@ -10,13 +10,14 @@ use std::ffi::c_void;
 use std::io;
 use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::check_errno;
 use super::cpuset::CpuSet;
 use super::fault::{self, Call};
+use super::fork;
 
 pub use super::thread_name::ThreadName;
 
@@ -27,6 +28,16 @@ pub enum Exit {
     Returned,
     /// It panicked; the panic hook has printed the message.
     Panicked,
+}
+
+/// Waits for threads that were begun in this process. Relaxed: a number by itself.
+static JOINS: AtomicU64 = AtomicU64::new(0);
+
+/// Joins that were attempted in this process, for tests of what a forked child does.
+#[doc(hidden)]
+pub fn joins() -> u64 {
+    // Relaxed: see `JOINS`.
+    JOINS.load(Ordering::Relaxed)
 }
 
 /// A running or ended thread. Dropped unjoined, it is detached.
@@ -155,6 +166,8 @@ impl Thread {
     /// # Errors
     /// `EDEADLK` when called by the thread itself, which is detached then.
     pub fn join(mut self) -> io::Result<Exit> {
+        // Relaxed: see `JOINS`.
+        JOINS.fetch_add(1, Ordering::Relaxed);
         if let Some(id) = self.id {
             // SAFETY: the thread is neither joined nor detached: `id` is cleared when it is.
             check_errno(unsafe { libc::pthread_join(id, std::ptr::null_mut()) })?;
@@ -169,6 +182,8 @@ impl Thread {
     /// take microseconds, unless a library's takes longer: then it is looked at every millisecond.
     pub fn join_timeout(&mut self, timeout: Duration) -> bool {
         let Some(id) = self.id else { return true };
+        // Relaxed: see `JOINS`.
+        JOINS.fetch_add(1, Ordering::Relaxed);
         let since = Instant::now();
         let ended = self.shared.ended.lock();
         let ended = ended.unwrap_or_else(PoisonError::into_inner);
@@ -204,7 +219,10 @@ impl Thread {
 
 impl Drop for Thread {
     fn drop(&mut self) {
-        if let Some(id) = self.id {
+        // In a forked child there is no such thread to detach.
+        if let Some(id) = self.id
+            && !fork::is_child()
+        {
             // SAFETY: the thread is neither joined nor detached, and `self` is the only one to do either.
             unsafe { libc::pthread_detach(id) };
         }

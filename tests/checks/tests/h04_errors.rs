@@ -303,9 +303,9 @@ fn h36_a_worker_inside_the_library_is_named_stuck_and_leaves_by_itself_later() {
     until("the worker is inside progress", || script.count(1) > 0);
     match queue.release(Release::Abort, Duration::from_millis(100)) {
         Err(ReleaseError::Stuck {
-            call, unfinished, ..
+            inside, unfinished, ..
         }) => {
-            assert_eq!(call.to_string(), "neuronNetworkProxyProgress");
+            assert_eq!(inside.call.to_string(), "neuronNetworkProxyProgress");
             assert_eq!(unfinished.len(), 1);
         }
         other => panic!("{other:?}"),

@@ -1,0 +1,205 @@
+//! Ending tasks early: one task, one context's, one group's, or all of the process.
+//!
+//! Each call orders the worker to end the tasks, waits until it has, and is bounded by its deadline. When the deadline passes first,
+//! because the worker is inside the library, every ticket gets its final code all the same; the tasks' contexts and all memory that
+//! the library works on stay in use until the worker itself ends the tasks, and a context cannot be retired before.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use proxy_core::{Cause, Gid, OrderError, RunState, TaskView, Ticket};
+
+use crate::queue::{Context, ProxyQueue};
+use crate::registry::Group;
+use crate::sys::fork;
+use crate::watch::InCall;
+
+/// Why an abort did not end with the worker having ended all tasks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AbortError {
+    /// There is nothing to end: the task is done, consumed or unknown.
+    Task(OrderError),
+    /// The deadline passed before the worker came to it. Every ticket has a final code, but the library may still use what the tasks
+    /// work on.
+    Overruled {
+        /// The library call that the worker is inside of, if it is.
+        inside: Option<InCall>,
+        /// How long was waited.
+        waited: Duration,
+        /// Tasks that the worker has not ended yet.
+        held: Vec<TaskView>,
+    },
+    /// The caller is a forked child: the worker is its parent's.
+    Forked,
+}
+
+impl fmt::Display for AbortError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Task(error) => error.fmt(f),
+            Self::Overruled {
+                inside,
+                waited,
+                held,
+            } => {
+                let tasks = held.len();
+                write!(
+                    f,
+                    "the worker has not ended {tasks} tasks within {waited:?}"
+                )?;
+                match inside {
+                    Some(inside) => write!(f, "; it is inside {inside}"),
+                    None => Ok(()),
+                }
+            }
+            Self::Forked => f.write_str(proxy_core::FORKED),
+        }
+    }
+}
+
+impl std::error::Error for AbortError {}
+
+impl ProxyQueue {
+    /// Ends one task with [`ABORTED`](proxy_core::Status::ABORTED), within `timeout`: its started streams are stopped, barrier peers
+    /// are told. The code is left for the ticket's consumer. Any thread; on the worker's own, in a callback of the library say,
+    /// nothing is waited for, and the task ends in the worker's next tick.
+    ///
+    /// # Errors
+    /// See [`AbortError`]. After all but [`AbortError::Forked`] the ticket has a final code, or never had a task.
+    pub fn abort(&self, ticket: Ticket, timeout: Duration) -> Result<(), AbortError> {
+        if fork::is_child() {
+            return Err(AbortError::Forked);
+        }
+        self.order(ticket, Cause::Aborted)
+            .map_err(AbortError::Task)?;
+        self.await_ends(vec![ticket], Instant::now(), timeout)
+    }
+
+    /// Ends every task of the group that is unfinished at this moment, as [`Self::abort`] ends one; later appends are not
+    /// concerned. Returns how many.
+    ///
+    /// # Errors
+    /// See [`AbortError`].
+    pub fn abort_tasks(&self, timeout: Duration) -> Result<usize, AbortError> {
+        self.abort_chosen(timeout, |_| true)
+    }
+
+    fn abort_chosen(
+        &self,
+        timeout: Duration,
+        chosen: impl Fn(&TaskView) -> bool,
+    ) -> Result<usize, AbortError> {
+        if fork::is_child() {
+            return Err(AbortError::Forked);
+        }
+        let since = Instant::now();
+        let tickets = self.order_chosen(chosen);
+        let ordered = tickets.len();
+        self.await_ends(tickets, since, timeout).map(|()| ordered)
+    }
+
+    fn order(&self, ticket: Ticket, cause: Cause) -> Result<(), OrderError> {
+        let shared = self.shared();
+        shared
+            .core
+            .order(ticket, cause)
+            .map(|bell| shared.obey(bell))
+    }
+
+    fn order_chosen(&self, chosen: impl Fn(&TaskView) -> bool) -> Vec<Ticket> {
+        let tasks = self.shared().core.tasks().filter(chosen);
+        let ordered = tasks.filter(|task| self.order(task.ticket, Cause::Aborted).is_ok());
+        ordered.map(|task| task.ticket).collect()
+    }
+
+    /// Waits until the tasks have final codes, and gives them theirs when the time is over.
+    fn await_ends(
+        &self,
+        mut tickets: Vec<Ticket>,
+        since: Instant,
+        timeout: Duration,
+    ) -> Result<(), AbortError> {
+        if self.is_worker() {
+            return Ok(());
+        }
+        let shared = self.shared();
+        let entered = shared.watch.observe();
+        let look = || {
+            tickets.retain(|ticket| self.is_held(*ticket));
+            tickets.is_empty().then_some(())
+        };
+        let left = timeout.saturating_sub(since.elapsed());
+        if shared.completion.wait(left, look).is_some() {
+            return Ok(());
+        }
+        let held = self.conclude(&tickets);
+        if held.is_empty() {
+            return Ok(());
+        }
+        let inside = shared.watch.observe();
+        Err(AbortError::Overruled {
+            inside: inside.filter(|inside| entered.is_some_and(|entered| entered.is(inside))),
+            waited: since.elapsed(),
+            held,
+        })
+    }
+
+    /// Has tasks end with [`ABORTED`](proxy_core::Status::ABORTED) at once for their consumers, whether or not the worker comes to it.
+    pub(crate) fn overrule(&self, tasks: &[TaskView]) {
+        let ordered = tasks.iter().map(|task| task.ticket);
+        let ordered = ordered.filter(|ticket| self.order(*ticket, Cause::Aborted).is_ok());
+        self.conclude(&ordered.collect::<Vec<_>>());
+    }
+
+    /// Gives the final code of their order to tasks that the worker has not ended yet, and returns these tasks.
+    pub(crate) fn conclude(&self, tickets: &[Ticket]) -> Vec<TaskView> {
+        let shared = self.shared();
+        let concluded =
+            |task: &TaskView| tickets.contains(&task.ticket) && shared.core.conclude(task.ticket);
+        let held: Vec<TaskView> = shared.core.tasks().filter(concluded).collect();
+        if !held.is_empty() {
+            shared.completion.announce();
+        }
+        held
+    }
+
+    /// Whether the task has no final code yet.
+    fn is_held(&self, ticket: Ticket) -> bool {
+        let state = self.shared().core.peek(ticket);
+        state.is_ok_and(|state| state != RunState::Done)
+    }
+}
+
+impl Context {
+    /// Ends every task of this context that is unfinished at this moment, as [`ProxyQueue::abort`] ends one. Returns how many.
+    ///
+    /// # Errors
+    /// See [`AbortError`].
+    pub fn abort(&self, timeout: Duration) -> Result<usize, AbortError> {
+        self.queue()
+            .abort_chosen(timeout, |task| task.context == self.id())
+    }
+}
+
+impl Group {
+    /// Ends every task of every group of this process that is unfinished at this moment, as [`ProxyQueue::abort`] ends one. The
+    /// groups stay. All are ordered first and share the one `timeout`. Returns each group's answer, in order of gid.
+    pub fn abort_all(timeout: Duration) -> Vec<(Gid, Result<usize, AbortError>)> {
+        if fork::is_child() {
+            return Vec::new();
+        }
+        let since = Instant::now();
+        let queues = Self::queues();
+        let ordered = queues
+            .iter()
+            .map(|queue| (queue, queue.order_chosen(|_| true)));
+        // Collected, so that no group's wait delays another one's order.
+        let ordered: Vec<_> = ordered.collect();
+        let ended = ordered.into_iter().map(|(queue, tickets)| {
+            let count = tickets.len();
+            let ended = queue.await_ends(tickets, since, timeout);
+            (queue.gid(), ended.map(|()| count))
+        });
+        ended.collect()
+    }
+}
