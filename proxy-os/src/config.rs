@@ -220,6 +220,16 @@ settings! {
     proxy_histogram: Option<HistogramConfig> = None, "NEURON_RT_DBG_CC_PROXY_HISTOGRAM_CONFIG", Chart;
     /// Latencies count from the append, for which each append reads the clock; else from the tick that drains it. Ours.
     latency_from_append: bool = false, "NEURON_RT_PROXY_LATENCY_FROM_APPEND", Switch;
+    /// How long a task may take, from the watchdog's first look at it; then it ends with a timeout. 0 = for ever. Ours.
+    task_deadline: Duration = Duration::ZERO, "NEURON_RT_PROXY_TASK_DEADLINE_MS",
+        Span { unit: Duration::from_millis(1), name: "milliseconds" };
+    /// A task that has not moved for this long is told as stalled. 0 = never. Ours.
+    stall_threshold: Duration = Duration::from_secs(10), "NEURON_RT_PROXY_STALL_MS",
+        Span { unit: Duration::from_millis(1), name: "milliseconds" };
+    /// A task is first recorded when this much of its deadline has passed, in percent. 0 = not. Ours.
+    first_record_percent: u32 = 25, "NEURON_RT_PROXY_FIRST_RECORD_PERCENT", Capped { max: 100 };
+    /// A task is recorded again when this much of its deadline has passed, in percent. 0 = not. Ours.
+    second_record_percent: u32 = 75, "NEURON_RT_PROXY_SECOND_RECORD_PERCENT", Capped { max: 100 };
     /// The least important messages that are written.
     log_level: Level = Level::Warn, "NEURON_RT_LOG_LEVEL", Verbosity;
     /// How long a worker without tasks spins before it sleeps: waking a sleeper takes longer than a spin hand-off. Ours.

@@ -135,6 +135,8 @@ impl ProxyQueue {
     ) -> Result<Status, ConsumeError> {
         if let Ok(status) = answer
             && !status.is_success()
+            // The watchdog has said so.
+            && !(status == Status::TIMEOUT && self.shared().limits.has_deadline())
         {
             let (dev, gid) = (self.rank_of(ticket), self.gid().0);
             log::error(format_args!(

@@ -1,7 +1,7 @@
 //! Contexts: what the tasks of one loaded collective work on, checked once when the context is built.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use proxy_core::fifo::{self, FifoError, NetDestAddr, NetOpsInfo, NetSrcAddr};
 use proxy_core::limits::STREAMS;
@@ -418,6 +418,21 @@ impl ContextTable {
         let places = self.lock();
         let (found, data) = places.get(place(id))?.as_ref()?;
         (*found == id).then(|| Arc::clone(data))
+    }
+
+    /// As [`Self::get`], but `None` if somebody holds the table.
+    pub(crate) fn try_get(&self, id: ContextId) -> Option<Option<Arc<ContextData>>> {
+        let places = match self.0.try_lock() {
+            Ok(places) => places,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        let entry = places.get(place(id)).and_then(Option::as_ref);
+        Some(
+            entry
+                .filter(|(found, _)| *found == id)
+                .map(|(_, data)| Arc::clone(data)),
+        )
     }
 
     fn lock(&self) -> MutexGuard<'_, Places> {

@@ -20,6 +20,7 @@
 //! | [`latency`], [`trace`] | how long tasks wait and run; a timeline of all events |
 //! | [`left`] | workers that a release could not end |
 //! | [`watch`], [`waiting`] | what a stuck worker shows; which start words have not fired |
+//! | [`watchdog`], [`report`] | deadlines, stalls, health; records and dumps |
 //! | [`global_comm`] | setup and free of a rank's bus and group together |
 //! | [`bananaphone`] | the host bus of the ranks of one machine |
 //! | [`sys`] | system calls |
@@ -41,10 +42,12 @@ pub mod log;
 pub mod nccom;
 pub mod queue;
 pub mod registry;
+pub mod report;
 pub mod sys;
 pub mod trace;
 pub mod waiting;
 pub mod watch;
+pub mod watchdog;
 mod worker;
 
 pub use abort::AbortError;
@@ -55,3 +58,5 @@ pub use device::DeviceWord;
 pub use global_comm::GlobalComm;
 pub use queue::{Context, Execution, ProxyQueue, Release, ReleaseError, StartError};
 pub use registry::{AcquireError, Group, Released};
+pub use report::{Dump, GroupState, Record};
+pub use watchdog::Health;

@@ -18,12 +18,14 @@ use crate::latency::{Chart, Latencies, Latency};
 use crate::leave;
 use crate::left::{self, Left};
 use crate::log;
+use crate::report::Reports;
 use crate::sys::eventfd::EventFd;
 use crate::sys::fork;
 use crate::sys::thread::Thread;
 use crate::sys::zeroed;
 use crate::trace::{self, AlreadyTraced, Trace};
 use crate::watch::{Counters, InCall, Watch};
+use crate::watchdog::{self, Limits, Tracks};
 use crate::worker;
 
 mod error;
@@ -63,6 +65,9 @@ pub(crate) struct Shared {
     pub(crate) retired: AtomicBool,
     /// Whether the worker is counted as left behind.
     pub(crate) left: Left,
+    pub(crate) limits: Limits,
+    pub(crate) tracks: Mutex<Tracks>,
+    pub(crate) reports: Reports,
 }
 
 impl Shared {
@@ -127,7 +132,11 @@ impl ProxyQueue {
             abort: AtomicBool::new(false),
             retired: AtomicBool::new(false),
             left: Left::default(),
+            limits: Limits::new(settings),
+            tracks: Mutex::default(),
+            reports: Reports::default(),
         });
+        watchdog::watch(&shared);
         let thread = worker::spawn(Arc::clone(&shared), worker::budget(settings), mask.as_ref());
         let thread = thread.map_err(StartError::Thread)?;
         let tid = thread.tid();
@@ -221,6 +230,8 @@ impl ProxyQueue {
                 ended
             }
         };
+        // Told here, too: the watchdog may not come to it any more.
+        self.shared.tell_failures();
         if ended {
             return Ok(());
         }

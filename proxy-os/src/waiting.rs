@@ -6,7 +6,7 @@ use std::time::Duration;
 use proxy_core::{Arming, Polarity, Rank, RunState, Stream, TaskView};
 
 use crate::context::ContextData;
-use crate::queue::ProxyQueue;
+use crate::queue::{ProxyQueue, Shared};
 use crate::sys::{clock, fork};
 
 /// A start word that a task waits for.
@@ -59,18 +59,22 @@ impl ProxyQueue {
         }
         let waiting = |task: &TaskView| task.state == RunState::WaitingDeviceTrigger;
         let tasks = self.shared().core.tasks().filter(waiting);
-        tasks.flat_map(|task| self.words_of(task)).collect()
+        let words = tasks.filter_map(|task| self.shared().words_of(task));
+        words.flatten().collect()
     }
+}
 
-    fn words_of(&self, task: TaskView) -> Vec<Unfired> {
-        let Some(data) = self.shared().contexts.get(task.context) else {
-            return Vec::new();
+impl Shared {
+    /// The start words that a task waits for; `None` if the table of contexts is held by somebody.
+    pub(crate) fn words_of(&self, task: TaskView) -> Option<Vec<Unfired>> {
+        let Some(data) = self.contexts.try_get(task.context)? else {
+            return Some(Vec::new());
         };
         let waited = self.waited(&task);
         let streams = (0..)
             .map(Stream)
             .map_while(|stream| Some((stream, data.word(task.kind, stream)?)));
-        streams
+        let unfired = streams
             .map(|(stream, word)| (stream, word.address(), word.load()))
             .filter(|(.., word)| !is_fired(&data, *word))
             .map(|(stream, address, word)| Unfired {
@@ -80,20 +84,25 @@ impl ProxyQueue {
                 address,
                 word,
                 waited,
-            })
-            .collect()
+            });
+        Some(unfired.collect())
     }
 
-    /// Time since the task began to wait.
-    fn waited(&self, task: &TaskView) -> Option<Duration> {
-        let records = self.history();
-        let began = records.iter().rev().find(|record| {
+    /// For how long the task has been in its state.
+    pub(crate) fn waited(&self, task: &TaskView) -> Option<Duration> {
+        let began = self.began(task)?;
+        Some(Duration::from_nanos(
+            clock::monotonic_ns().saturating_sub(began),
+        ))
+    }
+
+    /// When the task came into its state, as nanoseconds of the monotonic clock; `None` if the black box no longer has it.
+    pub(crate) fn began(&self, task: &TaskView) -> Option<u64> {
+        let changes = self.recorder.iter().filter(|record| {
             let change = &record.change;
             (change.slot, change.exec, change.to) == (task.ticket.slot(), task.exec, task.state)
-        })?;
-        Some(Duration::from_nanos(
-            clock::monotonic_ns().saturating_sub(began.time),
-        ))
+        });
+        changes.last().map(|record| record.time)
     }
 }
 

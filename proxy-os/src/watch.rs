@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError, TryLockError};
 use std::time::Duration;
 
 use proxy_core::ladder::Levels;
@@ -74,6 +74,10 @@ pub struct Counters {
     pub failures: u64,
 }
 
+/// A lock is held that was only tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Held;
+
 /// Written by the worker (and, for rings, by producers), read by anybody.
 ///
 /// Relaxed throughout: every word is a message by itself and orders nothing.
@@ -106,9 +110,22 @@ impl Watch {
 
     /// The call that the worker is in, and how long observers have seen it there. Any thread but the worker.
     pub(crate) fn observe(&self) -> Option<InCall> {
+        let mut sighting = self.sighting.lock().unwrap_or_else(PoisonError::into_inner);
+        self.sight(&mut sighting)
+    }
+
+    /// The same without waiting for another observer.
+    pub(crate) fn try_observe(&self) -> Result<Option<InCall>, Held> {
+        match self.sighting.try_lock() {
+            Ok(mut sighting) => Ok(self.sight(&mut sighting)),
+            Err(TryLockError::Poisoned(poisoned)) => Ok(self.sight(&mut poisoned.into_inner())),
+            Err(TryLockError::WouldBlock) => Err(Held),
+        }
+    }
+
+    fn sight(&self, sighting: &mut (u32, u64)) -> Option<InCall> {
         let (call, number) = self.call()?;
         let now = clock::monotonic_ns();
-        let mut sighting = self.sighting.lock().unwrap_or_else(PoisonError::into_inner);
         if sighting.0 != number {
             *sighting = (number, now);
         }

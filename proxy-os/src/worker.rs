@@ -20,6 +20,7 @@ use crate::sys::clock;
 use crate::sys::cpuset::CpuSet;
 use crate::sys::thread::{self, Thread, ThreadName};
 use crate::trace::What;
+use crate::watchdog;
 
 type WorkerDriver = Driver<RANKS, TASKS>;
 
@@ -182,5 +183,7 @@ impl Observer for Recording<'_> {
     fn changed(&mut self, change: &Change) {
         self.0.recorder.record(clock::monotonic_ns(), change);
         self.0.watch.count_failure();
+        self.0.failed(change);
+        watchdog::nudge();
     }
 }

@@ -15,6 +15,7 @@ use crate::queue::{RANKS, Shared, TASKS};
 use crate::sys::clock;
 use crate::trace::{Lane, What};
 use crate::watch::SeamCall;
+use crate::watchdog;
 
 /// The ports of one worker.
 #[derive(Debug)]
@@ -251,7 +252,9 @@ impl Observer for WorkerPorts {
         shared.trace.changed(now, change);
         (self.stopwatch).changed(change, now, &shared.latencies, shared.chart.as_ref());
         if change.to == RunState::Done && !change.status.is_success() {
-            self.shared.watch.count_failure();
+            shared.watch.count_failure();
+            shared.failed(change);
+            watchdog::nudge();
         }
     }
 }

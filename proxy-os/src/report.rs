@@ -1,0 +1,275 @@
+//! Records of tasks that are stuck or have failed, and dumps of whole groups. Plain values: nothing here renders more than one line.
+//!
+//! A record is made from words that the worker publishes and from locks that are only tried, so that making one never waits for the
+//! worker or for whoever holds a lock; what could not be had makes it `partial`. Times are monotonic.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use proxy_core::port::Change;
+use proxy_core::{ContextId, ExecId, Gid, Rank, RunState, Shut, Status, TaskKind, TaskView};
+
+use crate::queue::{ProxyQueue, Shared};
+use crate::sys::clock;
+use crate::waiting::Unfired;
+use crate::watch::InCall;
+
+/// Why a record was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// Somebody asked.
+    Request,
+    /// This much of the task's deadline has passed, in percent.
+    Early(u32),
+    /// The task has not moved for longer than the stall threshold.
+    Stalled,
+    /// The task's deadline has passed; it ends with [`Status::TIMEOUT`].
+    Timeout,
+    /// The task ended with this error.
+    Failed(Status),
+    /// A rank that the task's barrier needs is dead or has left.
+    PeerDied,
+    /// The worker died.
+    WorkerDied,
+}
+
+/// What a task waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WaitingOn {
+    /// It has ended.
+    Nothing,
+    /// The worker has not stepped it yet.
+    Worker,
+    /// The device: these start words have not fired. Empty in a partial record.
+    Device(Vec<Unfired>),
+    /// The worker is inside this call of the library, for this task or another one.
+    Call(InCall),
+    /// The library, whose calls return and say that nothing moves.
+    Library,
+    /// Other ranks, at the host barrier.
+    Peers,
+}
+
+impl fmt::Display for WaitingOn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nothing => f.write_str("waits for nothing"),
+            Self::Worker => f.write_str("waits for its first step"),
+            Self::Device(words) => {
+                f.write_str("waits for the device")?;
+                (words.iter()).try_for_each(|word| {
+                    let Unfired {
+                        stream,
+                        address,
+                        word,
+                        ..
+                    } = word;
+                    write!(f, ", {stream}: word at {address:#x} is {word:#010x}")
+                })
+            }
+            Self::Call(inside) => write!(f, "the worker is inside {inside}"),
+            Self::Library => f.write_str("waits for the library, which moves nothing"),
+            Self::Peers => f.write_str("waits for other ranks at the barrier"),
+        }
+    }
+}
+
+/// One task that is stuck or has failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// Its group.
+    pub gid: Gid,
+    /// Its rank.
+    pub rank: Rank,
+    /// Its kind.
+    pub kind: TaskKind,
+    /// Its context.
+    pub context: ContextId,
+    /// Its execution.
+    pub exec: ExecId,
+    /// Its position among the appends of its context.
+    pub sequence: usize,
+    /// Its state; for a failed task, that before its end.
+    pub state: RunState,
+    /// For how long it has been in this state; `None` if the black box no longer has the moment.
+    pub in_state: Option<Duration>,
+    /// What it waits for.
+    pub waiting_on: WaitingOn,
+    /// Why the record was made.
+    pub cause: Cause,
+    /// When, as nanoseconds of the monotonic clock.
+    pub time: u64,
+    /// Something could not be had without waiting.
+    pub partial: bool,
+}
+
+impl fmt::Display for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            gid,
+            rank,
+            kind,
+            context,
+            exec,
+            sequence,
+            state,
+            ..
+        } = self;
+        write!(
+            f,
+            "{gid}, {rank}, {kind} task {exec}, {context} #{sequence}: {state}"
+        )?;
+        if let Some(in_state) = self.in_state {
+            write!(f, " for {in_state:.1?}")?;
+        }
+        write!(f, ", {} ({:?})", self.waiting_on, self.cause)?;
+        f.write_str(if self.partial { ", partial" } else { "" })
+    }
+}
+
+/// Where a group is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GroupState {
+    /// It takes tasks.
+    Running,
+    /// A release has told the worker to end.
+    Stopping,
+    /// The worker died.
+    Dead,
+}
+
+/// One group as of now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dump {
+    /// The group.
+    pub gid: Gid,
+    /// Where it is in its life.
+    pub state: GroupState,
+    /// The library call that the worker is inside of.
+    pub inside: Option<InCall>,
+    /// Its unfinished tasks.
+    pub tasks: Vec<Record>,
+    /// Something could not be had without waiting.
+    pub partial: bool,
+}
+
+/// Records that are kept for [`ProxyQueue::reports`]: the last so many.
+const KEPT: usize = 64;
+
+/// The reports of one group.
+#[derive(Debug, Default)]
+pub(crate) struct Reports {
+    /// Made on the worker's way, not yet told to anybody.
+    fresh: Mutex<VecDeque<Record>>,
+    told: Mutex<VecDeque<Record>>,
+}
+
+fn keep(records: &Mutex<VecDeque<Record>>, record: Record) {
+    let mut records = records.lock().unwrap_or_else(PoisonError::into_inner);
+    if records.len() == KEPT {
+        records.pop_front();
+    }
+    records.push_back(record);
+}
+
+impl Reports {
+    /// Takes the records that nobody was told of yet.
+    pub(crate) fn take(&self) -> VecDeque<Record> {
+        let mut fresh = self.fresh.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *fresh)
+    }
+
+    /// Keeps a record that is being told.
+    pub(crate) fn tell(&self, record: Record) {
+        keep(&self.told, record);
+    }
+}
+
+impl Shared {
+    /// Notes a task that ends with an error. Worker only, before the end is published; cold.
+    pub(crate) fn failed(&self, change: &Change) {
+        let cause = match change.status {
+            // Wanted by the owner, or told by the watchdog, which ordered it.
+            Status::ABORTED | Status::TIMEOUT => return,
+            Status::WORKER_DIED => Cause::WorkerDied,
+            Status::PEER_DEAD => Cause::PeerDied,
+            status => Cause::Failed(status),
+        };
+        let same = |task: &TaskView| task.ticket.slot() == change.slot;
+        let Some(task) = self.core.tasks().find(same) else {
+            return;
+        };
+        let mut record = self.record(&task, cause);
+        record.state = change.from;
+        record.waiting_on = WaitingOn::Nothing;
+        keep(&self.reports.fresh, record);
+    }
+
+    /// The record of a task as of now. Waits for nobody.
+    pub(crate) fn record(&self, task: &TaskView, cause: Cause) -> Record {
+        let now = clock::monotonic_ns();
+        let (inside, blind) = match self.watch.try_observe() {
+            Ok(inside) => (inside, false),
+            Err(_) => (None, true),
+        };
+        let unfired = || self.words_of(*task).map(WaitingOn::Device);
+        let (waiting_on, partial) = match (task.state, inside) {
+            (RunState::Done, _) => (WaitingOn::Nothing, false),
+            (_, Some(inside)) => (WaitingOn::Call(inside), false),
+            (RunState::Init, None) => (WaitingOn::Worker, false),
+            (RunState::WaitingDeviceTrigger, None) => {
+                unfired().map_or((WaitingOn::Device(Vec::new()), true), |on| (on, false))
+            }
+            (_, None) if task.kind == TaskKind::Barrier => (WaitingOn::Peers, false),
+            (_, None) => (WaitingOn::Library, false),
+        };
+        Record {
+            gid: self.gid,
+            rank: self.core.rank_of(task.ticket).unwrap_or_default(),
+            kind: task.kind,
+            context: task.context,
+            exec: task.exec,
+            sequence: task.sequence,
+            state: task.state,
+            in_state: self.waited(task),
+            waiting_on,
+            cause,
+            time: now,
+            partial: partial || blind,
+        }
+    }
+}
+
+impl ProxyQueue {
+    /// The group as of now, with a record of each unfinished task. Any thread, at any time: also while the worker is stuck, while a
+    /// release waits for it, and while somebody holds a lock of the queue. Cold: O(tasks × history).
+    pub fn dump(&self) -> Dump {
+        let shared = self.shared();
+        let unfinished = self.unfinished();
+        let record = |task: &TaskView| shared.record(task, Cause::Request);
+        let tasks: Vec<Record> = unfinished.iter().map(record).collect();
+        let observed = shared.watch.try_observe();
+        Dump {
+            gid: shared.gid,
+            state: match shared.core.shut_by() {
+                None => GroupState::Running,
+                Some(Shut::Closed) => GroupState::Stopping,
+                Some(Shut::Dead) => GroupState::Dead,
+            },
+            inside: observed.unwrap_or_default(),
+            partial: observed.is_err() || tasks.iter().any(|record| record.partial),
+            tasks,
+        }
+    }
+
+    /// The last records that the watchdog has told of this group, oldest first.
+    pub fn reports(&self) -> Vec<Record> {
+        let told = self.shared().reports.told.lock();
+        told.unwrap_or_else(PoisonError::into_inner)
+            .iter()
+            .cloned()
+            .collect()
+    }
+}
