@@ -6,14 +6,13 @@ use std::time::{Duration, Instant};
 
 use proxy_core::recorder::{Record, Recorder};
 use proxy_core::{
-    Bell, ContextError, ContextId, EnqueueError, ExecId, Gid, Poll, PollError, Queue, Rank, Shut,
-    TaskKind, TaskView, Ticket,
+    Bell, ContextError, ContextId, Gid, Poll, PollError, Queue, Shut, TaskKind, TaskView, Ticket,
 };
 
 use crate::affinity;
 use crate::completion::Completion;
 use crate::config::Settings;
-use crate::context::{BuildError, ContextBuilder, ContextData, ContextTable};
+use crate::context::{BuildError, ContextBuilder, ContextTable};
 use crate::latency::{Chart, Latencies, Latency};
 use crate::leave;
 use crate::left::{self, Left};
@@ -29,8 +28,10 @@ use crate::watchdog::{self, Limits, Tracks};
 use crate::worker;
 
 mod error;
+mod handle;
 
 pub use error::{Release, ReleaseError, StartError};
+pub use handle::{Context, Execution};
 
 /// Ranks of one queue: more than one machine has devices for.
 pub const RANKS: usize = 64;
@@ -368,139 +369,5 @@ impl ProxyQueue {
 impl Drop for ProxyQueue {
     fn drop(&mut self) {
         self.end();
-    }
-}
-
-/// Tickets of one execution.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Execution {
-    /// Ticket of the network task.
-    pub network: Ticket,
-    /// Ticket of the barrier task, if the context has a barrier.
-    pub barrier: Option<Ticket>,
-    /// Position of the network task among the appends of the context; strictly growing.
-    pub sequence: usize,
-}
-
-/// A registered context. Dropping it retires it; if tasks are unfinished then, its place is given up with the queue.
-#[derive(Debug)]
-pub struct Context {
-    queue: Arc<ProxyQueue>,
-    data: Arc<ContextData>,
-    id: ContextId,
-}
-
-impl Context {
-    /// Appends one execution, both tasks or none, and wakes the worker if it sleeps. Allocates nothing; makes no system
-    /// call if the worker is awake.
-    ///
-    /// # Errors
-    /// See [`EnqueueError`]; nothing has been appended then.
-    pub fn enqueue(&self, exec: ExecId) -> Result<Execution, EnqueueError> {
-        if fork::is_child() {
-            return Err(EnqueueError::Forked);
-        }
-        let appended = self.queue.shared.core.enqueue(self.id, exec, &*self.data)?;
-        self.queue.shared.obey(appended.bell);
-        // An execution always has a network task.
-        let network = appended
-            .network
-            .ok_or(EnqueueError::NoSuchKind(TaskKind::Network))?;
-        Ok(Execution {
-            network,
-            barrier: appended.barrier,
-            sequence: appended.sequence,
-        })
-    }
-
-    /// Appends a single task.
-    ///
-    /// # Errors
-    /// See [`EnqueueError`].
-    pub fn append(&self, kind: TaskKind, exec: ExecId) -> Result<Ticket, EnqueueError> {
-        if fork::is_child() {
-            return Err(EnqueueError::Forked);
-        }
-        let appended = self
-            .queue
-            .shared
-            .core
-            .append(self.id, kind, exec, &*self.data)?;
-        self.queue.shared.obey(appended.bell);
-        appended
-            .network
-            .or(appended.barrier)
-            .ok_or(EnqueueError::NoSuchKind(kind))
-    }
-
-    /// Arms the start words of one kind for one more execution, for contexts with explicit arming.
-    ///
-    /// # Errors
-    /// The device had fired before, or the context is gone.
-    pub fn arm(&self, kind: TaskKind) -> Result<(), EnqueueError> {
-        if fork::is_child() {
-            return Err(EnqueueError::Forked);
-        }
-        self.queue.shared.core.arm(self.id, kind, &*self.data)
-    }
-
-    /// State of the context's oldest unconsumed task of a kind; consumes it when it is done.
-    ///
-    /// # Errors
-    /// [`PollError::Unknown`] if there is none.
-    pub fn check(&self, kind: TaskKind) -> Result<Poll, PollError> {
-        self.queue.check(self.id, kind)
-    }
-
-    /// The queue it is registered with.
-    pub fn queue(&self) -> &Arc<ProxyQueue> {
-        &self.queue
-    }
-
-    /// Its id.
-    pub fn id(&self) -> ContextId {
-        self.id
-    }
-
-    /// Its rank.
-    pub fn rank(&self) -> Rank {
-        self.data.rank
-    }
-
-    /// Retires the context: the library gets no further call for it, and its FIFO arrays are freed.
-    ///
-    /// # Errors
-    /// The context itself and the number of unfinished tasks.
-    pub fn retire(self) -> Result<(), (Self, ContextError)> {
-        match self.try_retire() {
-            // The drop that follows finds it unknown and does nothing.
-            Ok(()) => Ok(()),
-            Err(error) => Err((self, error)),
-        }
-    }
-
-    fn try_retire(&self) -> Result<(), ContextError> {
-        if fork::is_child() {
-            return Err(ContextError::Forked);
-        }
-        let shared = &self.queue.shared;
-        shared.core.retire(self.id)?;
-        shared.contexts.remove(self.id);
-        // Release pairs with the worker's swap; the table itself is locked.
-        shared.retired.store(true, Ordering::Release);
-        // A sleeping worker would keep the context's memory until its next task.
-        shared.bell.ring();
-        Ok(())
-    }
-}
-
-impl Drop for Context {
-    fn drop(&mut self) {
-        if let Err(error @ ContextError::Busy { .. }) = self.try_retire() {
-            log::warn(format_args!(
-                "{} dropped: {error}; it is kept until its queue ends",
-                self.id
-            ));
-        }
     }
 }
