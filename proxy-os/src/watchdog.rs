@@ -284,7 +284,13 @@ impl Shared {
                 Status::TIMEOUT.0
             ));
         }
-        log::warn(format_args!("{record}"));
+        // An error was logged where it came up, once.
+        if matches!(
+            record.cause,
+            Cause::Early(_) | Cause::Stalled | Cause::Timeout
+        ) {
+            log::warn(format_args!("{record}"));
+        }
         let handler = *HANDLER.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(handler) = handler {
             // A handler that panics must not end the watchdog; the panic hook has printed it.

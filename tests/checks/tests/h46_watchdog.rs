@@ -92,7 +92,7 @@ fn h46_h47_h51_without_a_consumer_each_part_of_the_deadline_is_told_once() {
     let lines = messages::with("[nec_dev 3 gid 471]");
     let texts: Vec<&str> = lines.iter().map(|(_, text)| text.as_str()).collect();
     let verbatim = [
-        "[nec_dev 3 gid 471] Timeout exceeded: Waiting on proxy task type 0: 2 sec",
+        "[nec_dev 3 gid 471] Timeout exceeded: Waiting on proxy task type 1: 2 sec",
         "[nec_dev 3 gid 471] Proxy failed to execute task, status = 5",
     ];
     assert_eq!(texts, verbatim);
