@@ -50,7 +50,11 @@ impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS,
             };
             if slot.key(word).is_some_and(|key| retired(key.context)) {
                 // A consumer who is faster has it, and the slot is free all the same.
-                let _ = if left { slot.take_verdict(word) } else { slot.consume(word) };
+                let _ = if left {
+                    slot.take_verdict(word)
+                } else {
+                    slot.consume(word)
+                };
                 any = true;
             }
         }

@@ -210,9 +210,8 @@ impl Oracle {
 
     fn has_room(&self, rank: Rank, wanted: usize) -> bool {
         // A task whose verdict was consumed keeps its place until the worker ends it.
-        let placed = |task: &&Task| {
-            task.rank == rank && !(task.consumed && task.state == RunState::Done)
-        };
+        let placed =
+            |task: &&Task| task.rank == rank && !(task.consumed && task.state == RunState::Done);
         self.tasks.iter().filter(placed).count() + wanted <= self.tasks_per_rank
     }
 
