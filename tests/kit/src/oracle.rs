@@ -327,7 +327,7 @@ impl Oracle {
     /// One tick: drain, step each active task once, forget those that are done.
     pub fn tick<O: Outside>(&mut self, outside: &mut O) -> Tick {
         let drained = self.drain();
-        let aborted = self.obey(library);
+        let aborted = self.obey(outside);
         let mut tick = Tick {
             drained,
             stepped: 0,

@@ -2,8 +2,7 @@
 
 use proxy_core::{Bell, Cause, ContextId, OrderError, Poll, PollError, RunState, TaskKind};
 
-use super::library::Library;
-use super::{Oracle, Task, TaskId};
+use super::{Oracle, Outside, Task, TaskId};
 
 impl Oracle {
     /// Orders the end of one task.
@@ -56,7 +55,7 @@ impl Oracle {
     }
 
     /// The worker ends what it has been ordered to end.
-    pub(super) fn obey(&mut self, library: &mut Library) -> u32 {
+    pub(super) fn obey<O: Outside>(&mut self, outside: &mut O) -> u32 {
         if !std::mem::take(&mut self.ordered) {
             return 0;
         }
@@ -64,8 +63,8 @@ impl Oracle {
         let mut ended = 0;
         for task in active.values_mut().flatten() {
             if let Some(cause) = self.tasks[task.id].order {
-                let outcome = task.abort(cause.status(), &mut self.words, library);
-                self.settle(task, outcome, library);
+                let outcome = task.abort(cause.status(), self, outside);
+                self.settle(task.id, outcome, outside);
                 ended += 1;
             }
         }
