@@ -43,7 +43,6 @@ fn random_op(random: &mut XorShift, contexts: usize, tasks: usize) -> Op {
         107..109 => Op::OrderContext(number, cause),
         109..113 => Op::Conclude(task),
         113 | 114 => Op::Peek(task),
-
         0..20 => Op::Enqueue(number),
         20..25 => Op::Append(number, kind),
         25..30 => Op::Arm(number, kind),

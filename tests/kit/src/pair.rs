@@ -7,8 +7,8 @@ use std::rc::Rc;
 
 use proxy_core::port::BarrierPoll;
 use proxy_core::{
-    Appended, Bell, Cause, ContextId, Driver, EnqueueError, ExecId, Queue, Shut, Spec, Status, TaskKind,
-    Ticket,
+    Appended, Bell, Cause, ContextId, Driver, EnqueueError, ExecId, Queue, Shut, Spec, Status,
+    TaskKind, Ticket,
 };
 
 use crate::oracle::{Answer, Library, Mood, Oracle, Recorder, Table, TaskId};
