@@ -20,7 +20,8 @@ pub enum Fallback {
     Unreserved,
     /// A peer's process cannot be had as a descriptor: its death is noticed by the hang-up of its socket.
     HangUp,
-    /// This process could not take all descriptors of its peers: some deaths are noticed by other processes only.
+    /// This process could not take all descriptors of its peers: some deaths are noticed by other processes only,
+    /// that of the hub's process by the hang-up of its socket.
     Unwatched,
     /// The kernel refuses to let threads sleep on a word: waits poll.
     Polling,

@@ -17,6 +17,8 @@ use crate::sys::mmap::Mapping;
 #[derive(Debug)]
 pub(super) struct Home {
     bus: [u64; 2],
+    /// Its sizes, as they were when the mapping was checked: what a peer makes of the header later is nobody's business.
+    pub(super) geometry: Geometry,
     pub(super) mapping: Arc<Mapping>,
     pub(super) watch: Watch,
 }
@@ -42,7 +44,8 @@ impl Home {
         segment::check(&mapping, geometry)?;
         let home = Arc::new(Self {
             bus,
-            watch: Watch::start(&mapping)?,
+            geometry: *geometry,
+            watch: Watch::start(&mapping, *geometry)?,
             mapping,
         });
         homes.push(Arc::downgrade(&home));

@@ -164,8 +164,9 @@ impl Bus {
             rank: me.into(),
             world: options.world.into(),
         };
-        let ends = Tied::new(&joined.home.mapping, |words| {
-            Ends::new(Segment::attach(words)?, me).ok_or(no_ends)
+        let home = &joined.home;
+        let ends = Tied::new(&home.mapping, |words| {
+            Ends::new(Segment::again(words, home.geometry)?, me).ok_or(no_ends)
         })?;
         let bus = Self {
             ends,

@@ -3,6 +3,10 @@
 //! It sleeps in `poll` on a descriptor per other process and on this process's sockets to the hub. When one has news it marks the
 //! ranks behind it as dead in the member table, which all processes share, and wakes every sleeper. So one process that notices is
 //! enough for all; and while nobody dies nothing runs.
+//!
+//! A process that is at its limit of open files when the descriptors come (requirement H58) goes on without those that were lost, and says
+//! so ([`Fallback::Unwatched`]): the others watch for it. If it lost the hub's, perhaps the only other process, then the hang-up of
+//! the hub's sockets stands for it. Nothing else is kept open for a descriptor that never came.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -10,12 +14,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use proxy_core::phone::barrier::RankSet;
-use proxy_core::phone::layout::Segment;
+use proxy_core::phone::layout::{Geometry, Segment};
 use proxy_core::phone::member::Members;
 
 use super::counters::{Counters, Fallback};
 use super::error::JoinError;
-use super::hello::{Failure, RECORD_LIMIT, Reply};
+use super::hello::{Failure, Line, RECORD_LIMIT, Reply};
 use super::segment::Segments;
 use super::wait;
 use crate::log;
@@ -23,7 +27,7 @@ use crate::sys::eventfd::EventFd;
 use crate::sys::fork;
 use crate::sys::mmap::{Mapping, Tied};
 use crate::sys::poll::{For, poll};
-use crate::sys::socket::Socket;
+use crate::sys::socket::{Record, Socket};
 use crate::sys::thread::{self, Thread, ThreadName};
 
 /// A rank's socket to the hub.
@@ -97,7 +101,7 @@ struct Shared {
 
 impl Watch {
     /// Starts the thread.
-    pub(super) fn start(mapping: &Arc<Mapping>) -> Result<Self, JoinError> {
+    pub(super) fn start(mapping: &Arc<Mapping>, geometry: Geometry) -> Result<Self, JoinError> {
         let bell = EventFd::new().map_err(JoinError::system("eventfd"))?;
         let shared = Arc::new(Shared {
             bell,
@@ -108,10 +112,10 @@ impl Watch {
         });
         let mut watcher = Watcher {
             shared: Arc::clone(&shared),
-            segment: Tied::<Segments>::new(mapping, |words| Segment::attach(words))?,
+            segment: Tied::<Segments>::new(mapping, |words| Segment::again(words, geometry))?,
             lines: Vec::new(),
             connections: Vec::new(),
-            introduced: false,
+            with_hub: Some(RankSet::default()),
         };
         let name = |tid: u32| ThreadName::new(&format!("bp-watch-{tid}"));
         let thread = thread::spawn(name, None, Box::new(move || watcher.run()))
@@ -173,8 +177,9 @@ struct Watcher {
     segment: Tied<Segments>,
     lines: Vec<Watched>,
     connections: Vec<Arc<Connection>>,
-    /// The hub has given this process its descriptors, so its own end is news of no more than one rank.
-    introduced: bool,
+    /// The end of the hub's sockets is the end of its process, and these are the other ranks there as far as they are known. `None` =
+    /// that process has a line, so the end of its sockets is nobody's death.
+    with_hub: Option<RankSet>,
 }
 
 impl Watcher {
@@ -218,7 +223,9 @@ impl Watcher {
         }
         for line in lines {
             if news.next().unwrap_or(false) {
-                line.ranks.iter().for_each(|rank| self.bury(rank));
+                for rank in line.ranks.iter() {
+                    self.bury(rank);
+                }
             } else {
                 self.lines.push(line);
             }
@@ -232,11 +239,51 @@ impl Watcher {
         }
     }
 
-    fn bury(&self, rank: u16) {
-        if self.segment.with(|segment| bury(*segment, rank)) {
+    /// False = it had left, or was known to be dead.
+    fn bury(&self, rank: u16) -> bool {
+        let is_news = self.segment.with(|segment| bury(*segment, rank));
+        if is_news {
             // Relaxed: see `Watch::news`.
             self.shared.news.fetch_add(1, Ordering::Relaxed);
         }
+        is_news
+    }
+
+    /// The hub has hung up, without having been asked to.
+    fn lost_hub(&self, hub: u16) {
+        let Some(others) = self.with_hub else {
+            return;
+        };
+        // A hub's rank that has left says nothing of its process's others.
+        if self.bury(hub) {
+            for rank in others.iter() {
+                self.bury(rank);
+            }
+        }
+    }
+
+    /// Takes the descriptors of the other processes, as far as they were delivered: the kernel drops the last ones.
+    fn introduced(&mut self, connection: &Connection, lines: Vec<Line>, record: Record) {
+        let (delivered, wanted) = (record.fds.len(), lines.len());
+        let lost = lines.get(delivered..).unwrap_or_default();
+        if record.lost_fds || !lost.is_empty() {
+            connection.counters.fallback(
+                Fallback::Unwatched,
+                format_args!("{delivered} of {wanted} descriptors of peers were delivered"),
+            );
+        }
+        let hub = lost.iter().find(|line| line.ranks.has(connection.hub));
+        self.with_hub = hub.map(|line| line.ranks);
+        let watched = lines.into_iter().zip(record.fds).map(|(line, fd)| Watched {
+            ranks: line.ranks,
+            fd,
+            news: if line.process {
+                For::Input
+            } else {
+                For::HangUp
+            },
+        });
+        self.lines.extend(watched);
     }
 
     /// Reads what the hub says. False = the connection is over.
@@ -248,37 +295,14 @@ impl Watcher {
             _ => {
                 // Acquire pairs with the release in `Connection::close`.
                 let ours = connection.closing.load(Ordering::Acquire);
-                if !ours && !self.introduced {
-                    // Until then the hub's end is the end of its process, or of its rank's stay.
-                    self.bury(connection.hub);
+                if !ours {
+                    self.lost_hub(connection.hub);
                 }
                 return false;
             }
         };
         match Reply::decode(&buffer[..record.bytes]) {
-            Ok(Reply::Lines(lines)) => {
-                if record.lost_fds || record.fds.len() < lines.len() {
-                    connection.counters.fallback(
-                        Fallback::Unwatched,
-                        format_args!(
-                            "{} of {} descriptors of peers were delivered",
-                            record.fds.len(),
-                            lines.len()
-                        ),
-                    );
-                }
-                self.introduced = true;
-                let watched = lines.into_iter().zip(record.fds).map(|(line, fd)| Watched {
-                    ranks: line.ranks,
-                    fd,
-                    news: if line.process {
-                        For::Input
-                    } else {
-                        For::HangUp
-                    },
-                });
-                self.lines.extend(watched);
-            }
+            Ok(Reply::Lines(lines)) => self.introduced(connection, lines, record),
             Ok(Reply::Failed(failure)) => self.failed(failure),
             // Nothing else is expected here, and nothing depends on it.
             Ok(_) | Err(_) => {}
