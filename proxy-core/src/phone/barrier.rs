@@ -116,6 +116,19 @@ impl<'a> Participant<'a> {
     /// Arrives at the next generation, for execution `exec`. The verdict on the one before must have been read.
     pub fn arrive(&mut self, exec: u64) -> Wake {
         self.generation = self.generation.wrapping_add(1);
+        self.announce(exec)
+    }
+
+    /// Makes the next generation, for execution `exec`, fail for everybody, and arrives at it, so as to be in step with the others.
+    /// The verdict on the one before must have been read. Returns what [`Self::decide`] does, and whom to wake for the arrival.
+    pub fn forgo(&mut self, exec: u64) -> (Result<(Verdict, Wake), Corrupt>, Wake) {
+        self.generation = self.generation.wrapping_add(1);
+        // In this order: once it has arrived, the leader can let all pass.
+        let decided = self.decide(Verdict::Cancelled(self.me));
+        (decided, self.announce(exec))
+    }
+
+    fn announce(&mut self, exec: u64) -> Wake {
         self.seen = RankSet::default().with(self.me);
         let Some(arrival) = self.arrival(self.me) else {
             return Wake::Nobody;
@@ -239,7 +252,7 @@ impl<'a> Participant<'a> {
     /// Notes a verdict on this generation for those who are slow to read it.
     fn note(&self, verdict: Verdict) -> Verdict {
         if let (Verdict::Passed, Some(arrival)) = (verdict, self.arrival(self.me)) {
-            // Relaxed: published by our next arrival, before which we decide nothing later.
+            // Relaxed: published by the verdict on a later generation, if this rank decides one.
             arrival.passed.store(self.generation, Ordering::Relaxed);
         }
         verdict

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use proxy_core::phone::Corrupt;
 use proxy_core::phone::barrier::{Elsewhere, Gather, Participant, RankSet, Verdict};
 use proxy_core::phone::layout::Segment;
+use proxy_core::phone::{Corrupt, Wake};
 
 use super::counters::Counters;
 use super::error::{BusError, Phase, WaitError, Why, Within};
@@ -70,7 +70,7 @@ impl Barrier {
     ) -> Result<Self, BusError> {
         let bad = || BusError::BadBarrier { slot, participants };
         let part = Tied::<PartOf>::new(&home.mapping, |words| {
-            let segment = Segment::attach(words).map_err(|_| bad())?;
+            let segment = Segment::again(words, home.geometry).map_err(|_| bad())?;
             let participant = Participant::new(segment, slot, me, participants).ok_or_else(bad)?;
             participant
                 .claim()?
@@ -171,6 +171,23 @@ impl Barrier {
     pub fn cancel(&mut self) -> Result<Verdict, BusError> {
         in_owner()?;
         self.decide(Verdict::Cancelled(self.me))
+    }
+
+    /// Instead of an arrival: the next generation, that of execution `exec`, fails for everybody, and this rank is in step
+    /// with the others afterwards. The generation before must be over.
+    ///
+    /// # Errors
+    /// As for [`Self::poll`].
+    pub fn forgo(&mut self, exec: u64) -> Result<Verdict, BusError> {
+        kill::point(Point::Arriving);
+        let me = self.me;
+        let verdict = self.part.with_mut(|part| {
+            let (decided, wake) = part.participant.forgo(exec);
+            kill::point(Point::Arrived);
+            wait::wake(part.segment.words(), wake);
+            decided.map(|decided| part.spread(Verdict::Cancelled(me), decided))
+        });
+        Ok(verdict?)
     }
 
     /// Ends the generation with an opinion of this rank; returns the verdict that stands.
@@ -339,7 +356,12 @@ impl<'a> Part<'a> {
     }
 
     fn decide(&self, verdict: Verdict) -> Result<Verdict, Corrupt> {
-        let (standing, wake) = self.participant.decide(verdict)?;
+        let decided = self.participant.decide(verdict)?;
+        Ok(self.spread(verdict, decided))
+    }
+
+    /// Wakes whoever waits for a verdict that has been decided, this rank's opinion having been `verdict`; returns the one that stands.
+    fn spread(&self, verdict: Verdict, (standing, wake): (Verdict, Wake)) -> Verdict {
         kill::point(Point::Decided);
         wait::wake(self.segment.words(), wake);
         if standing == verdict && verdict != Verdict::Passed && !self.participant.is_leader() {
@@ -350,6 +372,6 @@ impl<'a> Part<'a> {
                 }
             }
         }
-        Ok(standing)
+        standing
     }
 }

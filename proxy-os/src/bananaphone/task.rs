@@ -9,7 +9,12 @@
 //!
 //! The order is the specification's (section 3): the device is told before the ranks are let go. As all have arrived by then, a
 //! verdict that fails in between costs the execution and not the device.
+//!
+//! Every execution is one generation of the bus's barrier, on all ranks, and a rank that skipped one would be a generation behind for
+//! ever. So a task that ends before it has come to the barrier (aborted at its gate, say) makes its generation fail instead: the
+//! others fail at once, and all are in step afterwards ([`Barrier::forgo`]).
 
+use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use proxy_core::phone::barrier::{Elsewhere, Verdict};
@@ -33,16 +38,20 @@ pub struct TaskBarrier {
     /// Only the worker takes it, so it is always free.
     state: Mutex<Inner>,
     semaphores: Vec<DeviceWord>,
-    within: Within,
 }
 
 #[derive(Debug)]
 struct Inner {
     barrier: Barrier,
+    within: Within,
     /// The leader's place among those of other machines.
     seat: Option<Seat>,
     /// The execution that has arrived and is not over.
     current: Option<ExecId>,
+    /// The execution that has failed last, until its task, which was told so, cancels it.
+    failed: Option<ExecId>,
+    /// Executions that were given up before they had arrived, while another was at the barrier: their turn is after it.
+    given_up: VecDeque<ExecId>,
     /// All ranks of this machine have arrived for it, and the other leaders were told.
     told: bool,
     /// Why the last execution that failed did.
@@ -85,15 +94,17 @@ impl TaskBarrier {
         }
         let inner = Inner {
             barrier,
+            within: within.into(),
             seat: None,
             current: None,
+            failed: None,
+            given_up: VecDeque::new(),
             told: false,
             failure: None,
         };
         Ok(Self {
             state: Mutex::new(inner),
             semaphores,
-            within: within.into(),
         })
     }
 
@@ -122,14 +133,7 @@ impl HostBarrier for TaskBarrier {
     fn arrive(&self, exec: ExecId) -> BarrierPoll {
         let mut inner = self.inner();
         match inner.current {
-            None => {
-                inner.barrier.arrive(exec.0, self.within);
-                inner.current = Some(exec);
-                inner.told = false;
-                if let Some(seat) = &mut inner.seat {
-                    seat.begin();
-                }
-            }
+            None => inner.begin(exec),
             Some(current) if current == exec => {}
             Some(_) => return BarrierPoll::Failed(Status::BARRIER_MISUSE),
         }
@@ -140,8 +144,8 @@ impl HostBarrier for TaskBarrier {
             Ok(Progress::Pending) => BarrierPoll::Pending,
             Ok(Progress::Complete) => inner.exchange(exec),
             // The leader passes nobody but in `release`.
-            Ok(Progress::Over(verdict)) => inner.over(verdict),
-            Err(error) => inner.broken(&error),
+            Ok(Progress::Over(verdict)) => inner.over(exec, verdict),
+            Err(error) => inner.broken(exec, &error),
         }
     }
 
@@ -166,28 +170,64 @@ impl HostBarrier for TaskBarrier {
             inner.barrier.poll()
         };
         match progress {
-            Ok(Progress::Over(verdict)) => inner.over(verdict),
+            Ok(Progress::Over(verdict)) => inner.over(exec, verdict),
             Ok(Progress::Pending | Progress::Complete) => BarrierPoll::Pending,
-            Err(error) => inner.broken(&error),
+            Err(error) => inner.broken(exec, &error),
         }
     }
 
     fn cancel(&self, exec: ExecId) {
         let mut inner = self.inner();
-        match inner.current {
-            Some(current) if current == exec => inner.current = None,
-            // Over already, for this and so for all.
-            Some(_) => return,
-            None => return,
+        if inner.failed.take_if(|failed| *failed == exec).is_some() {
+            // Over already, for this rank and so for all.
+            return;
         }
-        inner.tell(Elsewhere::Cancelled);
-        if let Err(error) = inner.barrier.cancel() {
-            log::error(format_args!("bananaphone: {error}"));
+        match inner.current {
+            None => inner.forgo(exec),
+            Some(current) if current == exec => inner.give_up(),
+            Some(_) => inner.given_up.push_back(exec),
         }
     }
 }
 
 impl Inner {
+    /// Arrives for an execution.
+    fn begin(&mut self, exec: ExecId) {
+        self.barrier.arrive(exec.0, self.within);
+        self.current = Some(exec);
+        self.begin_elsewhere();
+    }
+
+    fn begin_elsewhere(&mut self) {
+        self.failed = None;
+        self.told = false;
+        if let Some(seat) = &mut self.seat {
+            seat.begin();
+        }
+    }
+
+    /// Makes the generation of the current execution fail for everybody.
+    fn give_up(&mut self) {
+        self.tell(Elsewhere::Cancelled);
+        report(self.barrier.cancel());
+        self.end();
+    }
+
+    /// Makes the generation of an execution that has not arrived, the next one, fail for everybody.
+    fn forgo(&mut self, exec: ExecId) {
+        self.begin_elsewhere();
+        self.tell(Elsewhere::Cancelled);
+        report(self.barrier.forgo(exec.0));
+    }
+
+    /// The current execution is over; so are those after it that were given up meanwhile.
+    fn end(&mut self) {
+        self.current = None;
+        while let Some(exec) = self.given_up.pop_front() {
+            self.forgo(exec);
+        }
+    }
+
     /// Leader, when all ranks of this machine have arrived: what the other machines say.
     fn exchange(&mut self, exec: ExecId) -> BarrierPoll {
         let Some(seat) = &self.seat else {
@@ -211,8 +251,8 @@ impl Inner {
             }
         };
         match self.barrier.decide(opinion) {
-            Ok(standing) => self.over(standing),
-            Err(error) => self.broken(&error),
+            Ok(standing) => self.over(exec, standing),
+            Err(error) => self.broken(exec, &error),
         }
     }
 
@@ -223,10 +263,12 @@ impl Inner {
         }
     }
 
-    fn over(&mut self, verdict: Verdict) -> BarrierPoll {
-        self.current = None;
+    fn over(&mut self, exec: ExecId, verdict: Verdict) -> BarrierPoll {
         let (status, why) = match verdict {
-            Verdict::Passed => return BarrierPoll::Ready,
+            Verdict::Passed => {
+                self.end();
+                return BarrierPoll::Ready;
+            }
             Verdict::TimedOut(_) => (Status::BARRIER_TIMEOUT, Elsewhere::TimedOut),
             Verdict::Gone(_) => (Status::PEER_DEAD, Elsewhere::Cancelled),
             Verdict::OtherExecution(_) => (Status::MPMD, Elsewhere::OtherExecution),
@@ -241,14 +283,26 @@ impl Inner {
         self.failure = Some(failure);
         self.tell(why);
         self.barrier.await_machine(None);
-        BarrierPoll::Failed(status)
+        self.failed(exec, status)
     }
 
-    fn broken(&mut self, error: &BusError) -> BarrierPoll {
-        self.current = None;
+    fn broken(&mut self, exec: ExecId, error: &BusError) -> BarrierPoll {
         self.tell(Elsewhere::Cancelled);
         log::error(format_args!("bananaphone: {error}"));
-        BarrierPoll::Failed(Status::BUS_CORRUPT)
+        self.failed(exec, Status::BUS_CORRUPT)
+    }
+
+    fn failed(&mut self, exec: ExecId, status: Status) -> BarrierPoll {
+        self.end();
+        self.failed = Some(exec);
+        BarrierPoll::Failed(status)
+    }
+}
+
+/// Nobody is there to be told of a failure to give up but the log.
+fn report(outcome: Result<Verdict, BusError>) {
+    if let Err(error) = outcome {
+        log::error(format_args!("bananaphone: {error}"));
     }
 }
 

@@ -35,6 +35,11 @@ pub fn connected(job: &str, rank: u16, world: u16) -> Bus {
     bus
 }
 
+/// All ranks of a fresh bus, complete, for a test that is all of them.
+pub fn everybody(world: u16) -> Vec<Bus> {
+    threads(world, |bus| bus)
+}
+
 /// Runs `body` as every rank of one bus, each a thread; returns what they return, in order of rank.
 pub fn threads<T: Send>(world: u16, body: impl Fn(Bus) -> T + Sync) -> Vec<T> {
     let job = job();

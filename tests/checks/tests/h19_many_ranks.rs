@@ -71,24 +71,11 @@ fn order(exec: u64) -> Vec<usize> {
     ranks
 }
 
-fn buses() -> Vec<Bus> {
-    let job = bus::job();
-    std::thread::scope(|scope| {
-        let join = |rank| {
-            let job = &job;
-            scope.spawn(move || bus::connected(job, rank, RANKS))
-        };
-        let threads: Vec<_> = (0..RANKS).map(join).collect();
-        let joined = threads.into_iter().map(|thread| thread.join().unwrap());
-        joined.collect()
-    })
-}
-
 #[test]
 fn h19_one_worker_takes_32_ranks_through_their_barriers_in_any_order_of_append() {
     let script = Script::open();
     let queue = ProxyQueue::start(Gid(1900), &Settings::default()).unwrap();
-    let buses = buses();
+    let buses = bus::everybody(RANKS);
     let context = |bus: &Bus| -> Context {
         let barrier = bus.barrier(0, RankSet::below(RANKS)).unwrap();
         let task = TaskBarrier::new(barrier, vec![], AMPLE).unwrap();

@@ -21,17 +21,8 @@ fn wait_error(result: Result<(), BusError>) -> WaitError {
 
 #[test]
 fn h19_one_thread_drives_the_barriers_of_all_its_ranks() {
-    let job = bus::job();
     let world = 32;
-    let buses = std::thread::scope(|scope| {
-        let join = |rank| {
-            let job = &job;
-            scope.spawn(move || bus::connected(job, rank, world))
-        };
-        let threads: Vec<_> = (0..world).map(join).collect();
-        let joined = threads.into_iter().map(|thread| thread.join().unwrap());
-        joined.collect::<Vec<_>>()
-    });
+    let buses = bus::everybody(world);
     let mut words = [0_u32; 4];
     let semaphores: Vec<_> = (0..4)
         .map(|index| {
@@ -228,18 +219,7 @@ fn random(state: &mut u64) -> u64 {
 
 #[test]
 fn h21_a_generation_ends_alike_for_all_who_are_in_it() {
-    let job = bus::job();
-    let buses: Vec<_> = std::thread::scope(|scope| {
-        let join = |rank| {
-            let job = &job;
-            scope.spawn(move || bus::connected(job, rank, 3))
-        };
-        let threads = [0, 1, 2].map(join);
-        threads
-            .map(|thread| thread.join().unwrap())
-            .into_iter()
-            .collect()
-    });
+    let buses = bus::everybody(3);
     let (mut passed, mut failed, mut around) = (0, 0, 2000);
     let mut barriers: Vec<_> = (buses.iter())
         .map(|bus| bus.barrier(0, RankSet::below(3)).unwrap())

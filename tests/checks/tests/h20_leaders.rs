@@ -68,16 +68,7 @@ struct Machine {
 
 impl Machine {
     fn start(machine: usize, sockets: Sockets, within: Duration) -> Self {
-        let job = bus::job();
-        let mut buses: Vec<Bus> = std::thread::scope(|scope| {
-            let join = |rank| {
-                let job = &job;
-                scope.spawn(move || bus::connected(job, rank, RANKS))
-            };
-            let threads: Vec<_> = (0..RANKS).map(join).collect();
-            let joined = threads.into_iter().map(|thread| thread.join().unwrap());
-            joined.collect()
-        });
+        let mut buses = bus::everybody(RANKS);
         let peers: Vec<u32> = (0..MACHINES as u32)
             .map(|machine| machine * u32::from(RANKS))
             .collect();
@@ -123,7 +114,11 @@ impl Machine {
                 };
                 match answer {
                     BarrierPoll::Pending => {}
-                    BarrierPoll::Failed(status) => statuses[rank] = Some(status),
+                    BarrierPoll::Failed(status) => {
+                        // As the driver does with every task that it ends.
+                        task.cancel(exec);
+                        statuses[rank] = Some(status);
+                    }
                     BarrierPoll::Ready if arrived[rank] => statuses[rank] = Some(Status::SUCCESS),
                     BarrierPoll::Ready => {
                         assert_eq!(task.signal(exec), Status::SUCCESS);
@@ -219,6 +214,29 @@ fn h21_a_rank_that_gives_up_or_never_comes_fails_every_machine() {
     }
 }
 
+/// One rank's task is aborted at its gate, the leader's of its machine or another's: every rank of every machine is told so at once, and
+/// all are in step for the next.
+#[test]
+fn h21_an_execution_that_ends_at_its_gate_fails_every_machine_and_leaves_all_in_step() {
+    machines(AMPLE, |machine, ranks| {
+        let mut exec = 0;
+        for victim in [(0, 0), (0, 2), (1, 0), (2, 3)] {
+            exec += 1;
+            assert_eq!(ranks.run(&[Some(exec); ALL]), [Some(Status::SUCCESS); ALL]);
+            exec += 1;
+            let (mut execs, mut wanted) = ([Some(exec); ALL], [Some(Status::PEER_CANCELLED); ALL]);
+            if machine == victim.0 {
+                ranks.tasks[victim.1].cancel(ExecId(exec));
+                (execs[victim.1], wanted[victim.1]) = (None, None);
+            }
+            assert_eq!(ranks.run(&execs), wanted, "machine {machine}, {victim:?}");
+        }
+        // Nobody stops before all have passed.
+        assert_eq!(ranks.run(&[Some(99); ALL]), [Some(Status::SUCCESS); ALL]);
+        assert_eq!(ranks.leaders.stop(AMPLE), Stopped::Ended);
+    });
+}
+
 #[test]
 fn h20_a_silent_machine_is_named_on_every_rank_within_the_deadline() {
     let within = Duration::from_millis(800);
@@ -241,8 +259,13 @@ fn h20_a_silent_machine_is_named_on_every_rank_within_the_deadline() {
         assert!(elapsed >= within - Duration::from_millis(5), "{elapsed:?}");
         assert!(elapsed < within + Duration::from_millis(500), "{elapsed:?}");
         // What every rank, not the leader alone, would say.
-        for task in &ranks.tasks {
-            let text = task.last_failure().unwrap().to_string();
+        for (rank, task) in (0..).zip(&ranks.tasks) {
+            let error = task.last_failure().unwrap();
+            let text = error.to_string();
+            assert_eq!((error.rank, error.world), (rank, RANKS), "{text}");
+            let nobody = RankSet::default();
+            assert_eq!((error.missing, error.dead), (nobody, nobody), "{text}");
+            assert!(error.elapsed <= elapsed, "{text}");
             assert!(text.contains("nothing came from machine 2"), "{text}");
             assert!(text.contains(&format!("barrier {SLOT} #2")), "{text}");
             assert!(text.contains("set by KNOB"), "{text}");

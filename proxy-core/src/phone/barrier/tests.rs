@@ -1,5 +1,7 @@
 //! One verdict per generation, whoever has which opinion when.
 
+mod forgone;
+
 use std::string::ToString;
 use std::vec::Vec;
 
@@ -237,6 +239,12 @@ fn a_rank_that_gives_up_is_told_to_all() {
     });
 }
 
+fn forgo(rank: &mut Participant<'_>, exec: u64) -> Verdict {
+    let (decided, wake) = rank.forgo(exec);
+    assert_eq!(wake, Wake::Nobody);
+    decided.unwrap().0
+}
+
 #[test]
 fn a_thousand_generations_follow_each_other() {
     on_barrier(3, |_, mut all| {
@@ -342,6 +350,11 @@ fn random_step(
     let me = rank.me;
     let generation = usize::try_from(rank.generation).unwrap();
     if !*waits {
+        if random.below(100) == 0 {
+            let verdict = forgo(rank, 1);
+            told[generation.saturating_add(1)].push(verdict);
+            return;
+        }
         arrive(rank, 1);
         *waits = true;
         return;
@@ -367,7 +380,7 @@ fn h21_no_generation_passes_for_some_and_fails_for_others() {
         on_barrier(4, |_, mut all| {
             let mut random = Random::new(seed);
             let mut waits = [false; 4];
-            let mut told = std::vec![Vec::new(); 2000];
+            let mut told = std::vec![Vec::new(); 2001];
             for _ in 0..2000 {
                 let who = random.below(4);
                 random_step(&mut random, &mut all[who], &mut waits[who], &mut told);

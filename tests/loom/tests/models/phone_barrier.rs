@@ -122,6 +122,46 @@ fn h21_of_two_opinions_all_see_one_however_slow() {
     rt::model("phone verdict", 800, opinions);
 }
 
+/// One forgoes the first generation, perhaps while the leader waits at it: it never passes, and both meet at the second.
+fn forgone() {
+    let bus = Bus::new(2, 1);
+    let leader = {
+        let bus = Arc::clone(&bus);
+        rt::spawn(move || {
+            let mut rank = participant(&bus, 0);
+            bus.obey(rank.arrive(1));
+            let first = bus.wait(|| match (rank.verdict().unwrap(), rank.gather(1)) {
+                (Some(verdict), _) => Ok(verdict),
+                (None, Gather::Pending(other)) => Err(rank.arrival_of(other).unwrap()),
+                // Another execution, or arrived: then the verdict is there, too.
+                (None, _) => Err(rank.released().unwrap()),
+            });
+            assert_eq!(first, Verdict::Cancelled(1));
+            assert_eq!(pass(&bus, &mut rank, 2), Verdict::Passed);
+        })
+    };
+    let other = {
+        let bus = Arc::clone(&bus);
+        rt::spawn(move || {
+            let mut rank = participant(&bus, 1);
+            let (decided, wake) = rank.forgo(1);
+            bus.obey(wake);
+            let (verdict, wake) = decided.unwrap();
+            bus.obey(wake);
+            assert_eq!(verdict, Verdict::Cancelled(1));
+            bus.obey(rank.arrive(2));
+        })
+    };
+    rt::join(leader);
+    rt::join(other);
+    assert_eq!(participant(&bus, 1).verdict(), Ok(Some(Verdict::Passed)));
+}
+
+#[test]
+fn h21_a_forgone_generation_passes_for_nobody() {
+    rt::model("phone barrier, forgone", 5000, forgone);
+}
+
 #[cfg(loom)]
 #[test]
 fn twins() {
