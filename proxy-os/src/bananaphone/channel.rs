@@ -243,18 +243,17 @@ impl<'a> Ends<'a> {
 
     /// Fails when a rank is gone that a message is for. A message for all does not need those who have left.
     fn needs(&self, to: To, waiting: &Waiting) -> Result<(), BusError> {
-        let why = match to {
-            To::Rank(rank) => wait::gone(self.segment, rank)?,
+        let (why, missing) = match to {
+            To::Rank(rank) => {
+                let why = wait::gone(self.segment, rank)?;
+                (why, RankSet::default().with(rank))
+            }
             To::Everybody => {
                 let dead = wait::in_state(self.segment, State::Dead);
-                dead.first().map(Why::PeerDead)
+                (dead.first().map(Why::PeerDead), dead)
             }
         };
         let Some(why) = why else { return Ok(()) };
-        let missing = match (to, why) {
-            (To::Rank(rank), _) | (_, Why::PeerDead(rank)) => RankSet::default().with(rank),
-            _ => RankSet::default(),
-        };
         Err(waiting.error(self.segment, why, missing).into())
     }
 

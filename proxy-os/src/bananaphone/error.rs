@@ -100,7 +100,7 @@ pub struct WaitError {
     pub rank: u16,
     /// Ranks of the bus.
     pub world: u16,
-    /// Ranks that the wait still needed.
+    /// Ranks that the wait still needed. Empty in [`Phase::Join`], where the rank that has not answered is not known yet.
     pub missing: RankSet,
     /// Ranks of the bus that are dead.
     pub dead: RankSet,
@@ -127,7 +127,12 @@ impl fmt::Display for WaitError {
             self.missing,
             self.dead,
             self.left,
-        )
+        )?;
+        if self.phase == Phase::Join && self.missing.is_empty() {
+            // The hub's rank is in its answer.
+            f.write_str("; the rank that opened the bus has not answered")?;
+        }
+        Ok(())
     }
 }
 

@@ -32,7 +32,10 @@ impl<'a> Ends<'a> {
         let (mut part, mut sending) = (0, true);
         while sending || gathered.iter().any(Option::is_none) {
             if sending {
-                sending = self.send_own(tag, own, part, waiting, counters)?;
+                sending = match self.send_own(tag, own, part, waiting, counters) {
+                    Ok(sending) => sending,
+                    Err(error) => return Err(self.unsent(error, &mut gathered, tag, waiting)),
+                };
             }
             part += 1;
             self.next_parts(&mut gathered, tag, part, waiting, counters)?;
@@ -57,6 +60,23 @@ impl<'a> Ends<'a> {
             return Ok(false);
         }
         self.send_part(To::Everybody, tag, own, part, waiting, counters)
+    }
+
+    /// The error of a contribution that could not be sent: the wait needed those of the others, too.
+    fn unsent(
+        &mut self,
+        error: BusError,
+        gathered: &mut Gathered,
+        tag: u32,
+        waiting: &Waiting,
+    ) -> BusError {
+        let BusError::Wait(mut error) = error else {
+            return error;
+        };
+        // So that nobody is listed whose contribution is here.
+        let _ = self.look(gathered, tag, 0, waiting);
+        error.missing = missing(gathered).iter().fold(error.missing, RankSet::with);
+        error.into()
     }
 
     /// Waits until so many parts of every contribution are here, or all of it.
@@ -87,7 +107,7 @@ impl<'a> Ends<'a> {
         parts: usize,
         waiting: &Waiting,
     ) -> Look<'a, Result<(), BusError>> {
-        let mut next = None;
+        let (mut next, mut gone) = (None, None);
         for rank in missing(gathered).iter() {
             // A rank may have published right before it went, so this is asked before the last look at its ring.
             let why = match wait::gone(self.segment, rank) {
@@ -97,16 +117,18 @@ impl<'a> Ends<'a> {
             match self.take_own(rank, tag) {
                 Ok(Some(whole)) => gathered[usize::from(rank)] = Some(whole),
                 Ok(None) => {
-                    if let Some(why) = why {
-                        let missing = missing(gathered);
-                        return Look::Done(Err(waiting.error(self.segment, why, missing).into()));
-                    }
+                    gone = gone.or(why);
                     if next.is_none() && self.own_frames(rank, tag) < parts {
                         next = Some(rank);
                     }
                 }
                 Err(error) => return Look::Done(Err(error)),
             }
+        }
+        if let Some(why) = gone {
+            // After all have been looked at, so that nobody is listed whose contribution is here.
+            let missing = missing(gathered);
+            return Look::Done(Err(waiting.error(self.segment, why, missing).into()));
         }
         match next.map(|rank| self.news(rank)) {
             None => Look::Done(Ok(())),

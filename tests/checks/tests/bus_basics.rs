@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use proxy_checks::bus::{self, AMPLE, Role};
-use proxy_core::phone::barrier::RankSet;
+use proxy_core::phone::barrier::{RankSet, Verdict};
 use proxy_core::phone::member::State;
-use proxy_os::bananaphone::{Bus, BusError, JoinError, MAX_TAG, Why};
+use proxy_os::bananaphone::{Barrier, Bus, BusError, JoinError, MAX_TAG, Progress, Why};
 
 fn everybody(bus: &Bus) -> RankSet {
     RankSet::below(bus.world())
@@ -188,4 +188,58 @@ fn child_on_two_buses() {
     let (mut a, mut b) = (role.connected(), bus::connected(&role.what, 2, 3));
     a.all_gather(&[1], AMPLE).unwrap();
     b.all_gather(&[2], AMPLE).unwrap();
+}
+
+/// Every rank is at two barriers of two buses at a time, each for another execution, and comes to them in an order of its own.
+#[test]
+fn barriers_of_several_buses_at_a_time_do_not_mix() {
+    let (world, jobs) = (3, [bus::job(), bus::job()]);
+    std::thread::scope(|scope| {
+        for rank in 0..world {
+            let jobs = &jobs;
+            scope.spawn(move || {
+                let buses = jobs.each_ref().map(|job| bus::connected(job, rank, world));
+                let places = [(0, 0), (0, 5), (1, 0), (1, 5)];
+                let mut barriers = places.map(|(bus, slot): (usize, u16)| {
+                    buses[bus].barrier(slot, RankSet::below(world)).unwrap()
+                });
+                for round in 0..300_u64 {
+                    for turn in 0..4 {
+                        let place = (turn + usize::from(rank) + round as usize) % 4;
+                        barriers[place].arrive(round * 4 + place as u64, AMPLE);
+                        if round % 7 == u64::from(rank) {
+                            std::thread::yield_now();
+                        }
+                    }
+                    let mut over = [false; 4];
+                    while over.contains(&false) {
+                        for (barrier, over) in barriers
+                            .iter_mut()
+                            .zip(&mut over)
+                            .filter(|(_, over)| !**over)
+                        {
+                            *over = step(barrier);
+                        }
+                    }
+                }
+                // All have passed all before the first one leaves.
+                barriers[3].wait(0, AMPLE).unwrap();
+            });
+        }
+    });
+}
+
+/// One look at a barrier that must pass; whether it has.
+fn step(barrier: &mut Barrier) -> bool {
+    match barrier.poll().unwrap() {
+        Progress::Pending => {
+            std::thread::yield_now();
+            false
+        }
+        Progress::Complete => barrier.pass().unwrap() == Verdict::Passed,
+        Progress::Over(verdict) => {
+            assert_eq!(verdict, Verdict::Passed);
+            true
+        }
+    }
 }
