@@ -24,11 +24,12 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `desk` | the words between worker and thread |
+//! | `channel`, `desk` | the words between worker and thread, per barrier and in all |
 //! | `round` | what follows from votes |
 //! | `service` | the thread |
 //! | `frame` | the bytes |
 
+mod channel;
 mod desk;
 mod frame;
 mod round;
@@ -37,7 +38,7 @@ mod service;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use proxy_core::phone::barrier::Elsewhere;
@@ -46,7 +47,8 @@ use super::bootstrap::Link;
 use crate::log;
 use crate::sys::clock;
 use crate::sys::thread::{self, Thread, ThreadName};
-use desk::{Channel, Desk, Outcome, Vote};
+use channel::{Channel, Outcome, Vote};
+use desk::Desk;
 use service::Service;
 
 /// Machines of one exchange at most: a set of them fits a `RankSet`.

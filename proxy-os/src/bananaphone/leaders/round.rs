@@ -8,7 +8,8 @@ use std::collections::VecDeque;
 
 use proxy_core::phone::barrier::{Elsewhere, RankSet};
 
-use super::desk::{Desk, Outcome, Vote};
+use super::channel::{Outcome, Vote};
+use super::desk::Desk;
 use super::frame::{ENTRIES, Entry, Fact};
 
 /// Whether generation `a` comes after `b`; they may wrap.
