@@ -66,6 +66,19 @@ fn h66_the_seeds_of_the_fuzz_target_do_no_harm() {
     assert!(seeds > 0);
 }
 
+/// A fuzzer finds its way past the header sooner if it is shown one, and a seed of an old layout would show it nothing.
+#[test]
+fn h66_the_seed_with_a_header_has_that_of_this_layout() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/hostile_segment");
+    let seed = fs::read(corpus.join("seed-header")).unwrap();
+    // The input's bytes for a word that may have any value.
+    let header = Geometry::new(2, 0, 2).unwrap().header();
+    let words = header.iter().map(|word| word.to_le_bytes());
+    let wanted: Vec<u8> = words.flat_map(|[a, b, c, d]| [3, a, b, c, d]).collect();
+    assert_eq!(seed[5..][..wanted.len()], wanted);
+    assert!(hostile_segment::run(&seed).sent > 0);
+}
+
 /// A peer scribbles all the time, also in the middle of a step.
 #[test]
 fn h66_a_peer_that_scribbles_meanwhile_does_no_harm() {

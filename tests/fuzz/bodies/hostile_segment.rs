@@ -245,7 +245,7 @@ fn barrier(input: &mut Input<'_>, segment: Segment<'_>, own: &mut Ends<'_>, tall
     };
     let world = segment.geometry().world();
     let exec = u64::from(input.byte() % 2) << 32;
-    match input.byte() % 4 {
+    match input.byte() % 7 {
         0 => check_wake(segment, participant.arrive(exec)),
         1 => match participant.gather(exec) {
             Gather::Pending(rank) | Gather::OtherExecution(rank) => {
@@ -269,7 +269,21 @@ fn barrier(input: &mut Input<'_>, segment: Segment<'_>, own: &mut Ends<'_>, tall
             }
             check_verdict(decided.map(|(verdict, _)| Some(verdict)), world, tally);
         }
-        _ => check_verdict(participant.verdict(), world, tally),
+        3 => check_verdict(participant.verdict(), world, tally),
+        4 => {
+            let (decided, wake) = participant.forgo(exec);
+            check_wake(segment, wake);
+            check_verdict(decided.map(|(verdict, _)| Some(verdict)), world, tally);
+        }
+        5 => match participant.claim() {
+            Ok(Ok(())) => {}
+            Ok(Err(other)) => assert!(other.rank < world, "claimed by {}", other.rank),
+            Err(_) => tally.corrupt += 1,
+        },
+        _ => {
+            participant.await_machine(Some(input.byte()).filter(|machine| *machine != 0));
+            let _ = participant.awaited_machine();
+        }
     }
     let all = participant.participants();
     assert!(participant.missing().iter().all(|rank| all.has(rank)));
