@@ -1,4 +1,6 @@
 //! H55, H56, H72: ranks that are killed in the middle of everything.
+//!
+//! Each numbered point has three rounds; `PROXY_KILL_ROUNDS=100` makes them a hundred.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -140,13 +142,19 @@ fn round(point: Point, victim: u16, first: bool) {
     std::thread::scope(|scope| (0..3).for_each(|rank| drop(scope.spawn(move || afresh(rank)))));
 }
 
+/// Rounds of each point.
+fn count() -> usize {
+    let given = std::env::var("PROXY_KILL_ROUNDS");
+    given.map_or(3, |text| text.parse().expect("a number of rounds"))
+}
+
 fn rounds(first: bool) {
     let before = entries();
     for point in Point::ALL {
         // The leader of the barrier, and a rank that is not.
-        for victim in [0, VICTIM, VICTIM] {
-            round(point, victim, first);
-        }
+        let victims = [0, VICTIM, VICTIM].into_iter().cycle().take(count());
+        victims.for_each(|victim| round(point, victim, first));
+        println!("{point:?}: {} rounds", count());
     }
     assert_eq!(entries(), before);
 }
