@@ -90,7 +90,8 @@ pub trait Barrier {
     /// Whether this rank has been released.
     fn release(&mut self, context: ContextId, exec: ExecId) -> BarrierPoll;
 
-    /// The task ends before its release (abort, error): peers must not be left waiting for it.
+    /// The task ends without a release: peers must not be left waiting for it. Called once for each such task, wherever it ends: before its
+    /// arrival (aborted at its gate), at the barrier, or after one of the answers above has failed it, which peers know already.
     fn cancel(&mut self, context: ContextId, exec: ExecId);
 }
 

@@ -37,7 +37,7 @@ pub trait HostBarrier: fmt::Debug + Send + Sync {
     fn signal(&self, exec: ExecId) -> Status;
     /// Whether this rank has been released.
     fn release(&self, exec: ExecId) -> BarrierPoll;
-    /// The task ends before its release.
+    /// The task ends without a release, perhaps before it has arrived.
     fn cancel(&self, exec: ExecId);
 }
 

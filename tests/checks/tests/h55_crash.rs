@@ -18,6 +18,9 @@ const UNKNOWN: Duration = Duration::from_secs(1);
 /// A hang, on a busy machine.
 const HANG: Duration = Duration::from_secs(10);
 
+/// Rounds at a time: most of their time is spent waiting for a deadline.
+const LANES: usize = 3;
+
 /// What lies in the directories in which something could be left behind, but for other tests' scratch.
 fn entries() -> BTreeSet<PathBuf> {
     let list = |directory: &str| {
@@ -153,7 +156,12 @@ fn rounds(first: bool) {
     for point in Point::ALL {
         // The leader of the barrier, and a rank that is not.
         let victims = [0, VICTIM, VICTIM].into_iter().cycle().take(count());
-        victims.for_each(|victim| round(point, victim, first));
+        std::thread::scope(|scope| {
+            for lane in 0..LANES {
+                let own = victims.clone().skip(lane).step_by(LANES);
+                scope.spawn(move || own.for_each(|victim| round(point, victim, first)));
+            }
+        });
         println!("{point:?}: {} rounds", count());
     }
     assert_eq!(entries(), before);
