@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+/// On lines of its own: the worker reads it for every batch of ends, and consumers write it.
 #[derive(Debug, Default)]
+#[repr(align(128))]
 pub(crate) struct Completion {
     sleepers: AtomicU32,
     lock: Mutex<()>,

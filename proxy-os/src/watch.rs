@@ -80,8 +80,10 @@ pub(crate) struct Held;
 
 /// Written by the worker (and, for rings, by producers), read by anybody.
 ///
-/// Relaxed throughout: every word is a message by itself and orders nothing.
+/// Relaxed throughout: every word is a message by itself and orders nothing. On lines of its own (in pairs, as they are prefetched):
+/// it is written in every tick, and its neighbours are what every append reads.
 #[derive(Debug, Default)]
+#[repr(align(128))]
 pub(crate) struct Watch {
     call: AtomicU32,
     calls: AtomicU32,

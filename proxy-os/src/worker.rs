@@ -118,6 +118,7 @@ fn serve(driver: &mut WorkerDriver, ports: &mut WorkerPorts, shared: &Shared, bu
     let mut ladder = Ladder::new(budget);
     let mut ticks = 0_u64;
     loop {
+        ports.tick();
         let tick = driver.tick(&shared.core, ports);
         ticks = ticks.wrapping_add(1);
         shared.watch.tick(ticks, ladder.levels());

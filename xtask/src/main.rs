@@ -5,6 +5,7 @@
 
 mod asan;
 mod bare;
+mod bench;
 mod child;
 mod ci;
 mod doc;
@@ -34,7 +35,7 @@ use workspace::Workspace;
 #[derive(Debug, Parser)]
 #[command(
     bin_name = "cargo xtask",
-    about = "The one door: run, test, loom, sim, mutants, tsan, asan, guard, bare, verify, tidy, doc, ci."
+    about = "The one door: run, test, loom, sim, mutants, tsan, asan, guard, bench, bare, verify, tidy, doc, ci."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -78,6 +79,13 @@ enum Verb {
     Tsan,
     /// Run the tests of the shell and the host bus under the checker for memory errors and leaks.
     Asan,
+    /// Build the benches in release and run them; `bench --help` shows their own options.
+    #[command(disable_help_flag = true)]
+    Bench {
+        /// Passed to the benches as they are.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
     /// Count the instructions of the hot operations and compare them with the committed limits.
     Guard,
     /// Draw a picture of a trace that `run ... --trace FILE` has written.
@@ -131,6 +139,7 @@ fn main() -> ExitCode {
         Verb::Mutants { every } => mutants::verb(&workspace, every),
         Verb::Tsan => tsan::verb(&workspace),
         Verb::Asan => asan::verb(&workspace),
+        Verb::Bench { args } => Err(bench::exec(&workspace, &args)),
         Verb::Guard => guard::verb(&workspace),
         Verb::Timeline {
             file,

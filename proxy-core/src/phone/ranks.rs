@@ -1,6 +1,6 @@
 //! A set of ranks of a bus, or of machines: 128 bits.
 
-use core::fmt;
+use core::{fmt, iter};
 
 /// A set of ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
@@ -33,8 +33,17 @@ impl RankSet {
 
     /// Its ranks in order.
     pub fn iter(&self) -> impl Iterator<Item = u16> + use<> {
-        let set = *self;
-        (0..128).filter(move |rank| set.has(*rank))
+        // A set bit at a time, so that a look at a small set costs little.
+        (0_u16..).zip(self.0).flat_map(|(number, mut word)| {
+            iter::from_fn(move || {
+                let bit = word.trailing_zeros();
+                word &= word.wrapping_sub(1);
+                let rank = number
+                    .wrapping_mul(32)
+                    .wrapping_add(u16::try_from(bit).ok()?);
+                (bit < 32).then_some(rank)
+            })
+        })
     }
 
     /// Number of ranks.

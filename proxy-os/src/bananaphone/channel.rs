@@ -40,7 +40,7 @@ struct Incoming {
 }
 
 /// A complete message.
-enum Message {
+pub(super) enum Message {
     /// This many bytes at the start of the scratch buffer.
     Scratch(usize),
     /// Put together from parts, or from the crowd.
@@ -328,7 +328,7 @@ impl<'a> Ends<'a> {
     }
 
     /// The next message with this tag, or any; those with other tags are set aside.
-    fn matching(
+    pub(super) fn matching(
         &mut self,
         from: u16,
         tag: Option<u32>,
@@ -446,6 +446,14 @@ impl<'a> Ends<'a> {
                 .push_front((tag, message));
             BusError::TooSmall { bytes }
         })
+    }
+
+    /// The bytes of a message that [`Self::matching`] has found.
+    pub(super) fn bytes<'m>(&'m self, message: &'m Message) -> &'m [u8] {
+        match message {
+            Message::Scratch(bytes) => &self.scratch[..*bytes],
+            Message::Whole(bytes) => bytes,
+        }
     }
 
     /// Frames of the bus's own message with this tag that have come from a rank.

@@ -3,6 +3,9 @@
 //! Contributions can be of any size, also each of another. They go to all ranks in parts of half a ring, in lockstep: nobody sends part
 //! k+1 before it has part k of everybody who has one. So when a rank sends part k, all have read its part k-2, there is room, and
 //! no two ranks wait for each other.
+//!
+//! Where all contributions have one length, known to all, there is nothing to put together: each part is a message of its own that is
+//! copied to its place, and nothing is allocated.
 
 use proxy_core::phone::barrier::RankSet;
 use proxy_core::phone::ring::To;
@@ -10,10 +13,20 @@ use proxy_core::phone::ring::To;
 use super::channel::{Ends, INTERNAL};
 use super::counters::Counters;
 use super::error::{BusError, Why};
-use super::wait::{self, Look, Waiting};
+use super::wait::{self, Look, Stage, Waiting};
 
 /// The contributions that are complete, by rank.
 type Gathered = [Option<Vec<u8>>];
+
+/// One part of contributions that all have one length.
+struct Part {
+    tag: u32,
+    /// Where it begins in a contribution.
+    from: usize,
+    length: usize,
+    /// Of a whole contribution.
+    size: usize,
+}
 
 impl<'a> Ends<'a> {
     /// Gathers the contributions of all ranks, in order of rank.
@@ -44,6 +57,115 @@ impl<'a> Ends<'a> {
             .into_iter()
             .map(Option::unwrap_or_default)
             .collect())
+    }
+
+    /// Gathers contributions of one length into `all`, in order of rank.
+    pub(super) fn all_gather_into(
+        &mut self,
+        own: &[u8],
+        all: &mut [u8],
+        waiting: &Waiting,
+        counters: &Counters,
+    ) -> Result<(), BusError> {
+        let (size, world) = (own.len(), self.segment.geometry().world());
+        if all.len() != size.saturating_mul(world.into()) {
+            return Err(BusError::TooSmall {
+                bytes: size.saturating_mul(world.into()),
+            });
+        }
+        let place = usize::from(self.me).saturating_mul(size);
+        all[place..place + size].copy_from_slice(own);
+        // At least one part, so that also nothing is gathered together.
+        for number in 0..size.div_ceil(self.part()).max(1) {
+            let from = number * self.part();
+            let length = size.saturating_sub(from).min(self.part());
+            self.gathers = self.gathers.wrapping_add(1);
+            let tag = INTERNAL | (self.gathers & (INTERNAL - 1));
+            self.forget_own_but(tag);
+            let sent = &own[from..from + length];
+            self.send(To::Everybody, tag, sent, waiting, counters)?;
+            let part = Part {
+                tag,
+                from,
+                length,
+                size,
+            };
+            self.gather_part(all, &part, waiting, counters)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for one part of every other rank.
+    fn gather_part(
+        &mut self,
+        all: &mut [u8],
+        part: &Part,
+        waiting: &Waiting,
+        counters: &Counters,
+    ) -> Result<(), BusError> {
+        let (segment, pace) = (self.segment, self.pace);
+        let mut pending: RankSet = self.peers().collect();
+        let ended = wait::until(segment, pace, waiting.deadline(), counters, |stage| {
+            self.look_for_part(all, part, &mut pending, stage, waiting)
+        });
+        ended.unwrap_or_else(|| Err(waiting.error(segment, Why::Deadline, pending).into()))
+    }
+
+    /// Takes parts that have come to their places. While it spins it looks no further than the first that has not; before a sleep
+    /// at all, as the death of any rank whose part is missing ends it, see [`Self::look`].
+    fn look_for_part(
+        &mut self,
+        all: &mut [u8],
+        part: &Part,
+        pending: &mut RankSet,
+        stage: Stage,
+        waiting: &Waiting,
+    ) -> Look<'a, Result<(), BusError>> {
+        let (me, world) = (self.me, self.segment.geometry().world());
+        let mut next = None;
+        // From the next rank on, so that not all look at the same one first.
+        for rank in (1..world).map(|ahead| (me + ahead) % world) {
+            if !pending.has(rank) {
+                continue;
+            }
+            let why = match stage {
+                Stage::Spin => Ok(None),
+                Stage::Sleep => wait::gone(self.segment, rank),
+            };
+            match (self.take_part(all, part, rank), why) {
+                (Ok(true), _) => *pending = pending.without(rank),
+                (Ok(false), Ok(None)) => {
+                    next = next.or(Some(rank));
+                    if stage == Stage::Spin {
+                        break;
+                    }
+                }
+                (Ok(false), Ok(Some(why))) => {
+                    return Look::Done(Err(waiting.error(self.segment, why, *pending).into()));
+                }
+                (Err(error), _) => return Look::Done(Err(error)),
+                (_, Err(error)) => return Look::Done(Err(error.into())),
+            }
+        }
+        match next.map(|rank| self.news(rank)) {
+            None => Look::Done(Ok(())),
+            Some(Ok(news)) => Look::Sleep(news),
+            Some(Err(error)) => Look::Done(Err(error)),
+        }
+    }
+
+    /// Copies a rank's part to its place, if it has come.
+    fn take_part(&mut self, all: &mut [u8], part: &Part, rank: u16) -> Result<bool, BusError> {
+        let Some((_, message)) = self.matching(rank, Some(part.tag))? else {
+            return Ok(false);
+        };
+        let bytes = self.bytes(&message);
+        let place = usize::from(rank) * part.size + part.from;
+        match all.get_mut(place..place + part.length) {
+            Some(room) if room.len() == bytes.len() => room.copy_from_slice(bytes),
+            _ => return Err(BusError::TooSmall { bytes: bytes.len() }),
+        }
+        Ok(true)
     }
 
     /// Sends one part of the own contribution. False = that was all.

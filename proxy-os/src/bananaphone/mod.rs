@@ -349,6 +349,24 @@ impl Bus {
             .with_mut(|ends| ends.all_gather(own, &waiting, counters))
     }
 
+    /// Gives `own` to all ranks and puts what all have given into `all`, in order of rank: the form for contributions of one length.
+    /// Allocates nothing. All ranks must call it with the same length, in the same order with [`Self::all_gather`].
+    ///
+    /// # Errors
+    /// [`BusError::Wait`] with the rank whose part is missing; [`BusError::TooSmall`] if `all` has not the length of one
+    /// contribution per rank, or if a rank has given another length.
+    pub fn all_gather_into(
+        &mut self,
+        own: &[u8],
+        all: &mut [u8],
+        within: impl Into<Within>,
+    ) -> Result<(), BusError> {
+        let waiting = self.begin(Phase::AllGather, within.into(), None)?;
+        let counters = &self.counters;
+        self.ends
+            .with_mut(|ends| ends.all_gather_into(own, all, &waiting, counters))
+    }
+
     /// This rank's handle of a barrier. All participants must use the same slot, and no other set of ranks the slot.
     ///
     /// # Errors

@@ -73,8 +73,10 @@ pub struct Latency {
     pub values: Histogram<u64>,
 }
 
-/// The tables of one worker. Tasks that ended with an error are not in them.
+/// The tables of one worker. Tasks that ended with an error are not in them. On lines of their own: the worker writes them for every
+/// task, and their neighbours are what every append reads.
 #[derive(Debug, Default)]
+#[repr(align(128))]
 pub(crate) struct Latencies {
     network: [Buckets; 4],
     barrier: [Buckets; 4],

@@ -24,6 +24,8 @@ pub(crate) struct WorkerPorts {
     /// Contexts by place, as far as this worker has seen them, so that a tick takes no lock.
     contexts: Vec<Option<(ContextId, Arc<ContextData>)>>,
     stopwatch: Stopwatch,
+    /// The time, if it was read in this tick.
+    now: Option<u64>,
     /// While the queue is traced: the block that each stream was last progressed on.
     selected: HashMap<Lane, BlockIndex>,
 }
@@ -34,6 +36,7 @@ impl WorkerPorts {
             shared,
             contexts: Vec::new(),
             stopwatch: Stopwatch::new(RANKS * TASKS),
+            now: None,
             selected: HashMap::new(),
         }
     }
@@ -50,6 +53,21 @@ impl WorkerPorts {
                 *place = None;
             }
         }
+    }
+
+    /// A tick begins.
+    pub(crate) const fn tick(&mut self) {
+        self.now = None;
+    }
+
+    /// The time of what happens now: read once for all that one tick does before its next start or stop call, the calls that
+    /// may take long whatever they answer, as a clock costs more than what is timed. While the queue is traced, which has
+    /// times of its own, always.
+    fn now(&mut self) -> u64 {
+        if self.shared.trace.get().is_some() {
+            self.now = None;
+        }
+        *self.now.get_or_insert_with(clock::monotonic_ns)
     }
 
     fn data(&self, id: ContextId) -> Option<&ContextData> {
@@ -103,6 +121,7 @@ fn failed(data: &ContextData, call: &str, status: Status) -> Status {
 
 impl Seam for WorkerPorts {
     fn start(&mut self, context: ContextId, stream: Stream, block: BlockIndex) -> Status {
+        self.now = None;
         let Some(data) = self.data(context) else {
             return Status::STALE_CONTEXT;
         };
@@ -152,6 +171,7 @@ impl Seam for WorkerPorts {
     }
 
     fn stop(&mut self, context: ContextId, stream: Stream) -> Status {
+        self.now = None;
         if self.shared.trace.get().is_some() {
             self.trace_stop(context, stream);
         }
@@ -226,7 +246,7 @@ impl Blocks for WorkerPorts {}
 impl Observer for WorkerPorts {
     fn drained(&mut self, task: Drained) {
         let appended = match task.appended {
-            0 => clock::monotonic_ns(),
+            0 => self.now(),
             time => time,
         };
         self.stopwatch.drained(task.slot, appended);
@@ -246,7 +266,7 @@ impl Observer for WorkerPorts {
     }
 
     fn changed(&mut self, change: &Change) {
-        let now = clock::monotonic_ns();
+        let now = self.now();
         let shared = &*self.shared;
         shared.recorder.record(now, change);
         shared.trace.changed(now, change);

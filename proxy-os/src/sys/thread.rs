@@ -281,10 +281,7 @@ pub fn sched_yield() {
     std::thread::yield_now();
 }
 
-/// Tells the core that this is a spin loop: saves power and frees its sibling for some cycles.
-pub fn pause() {
-    std::hint::spin_loop();
-}
+pub use super::pause::pause;
 
 #[cfg(test)]
 mod tests {

@@ -31,6 +31,7 @@ impl Seam for OneCall {
         Status::SUCCESS
     }
 
+    #[inline]
     fn progress(
         &mut self,
         _: ContextId,

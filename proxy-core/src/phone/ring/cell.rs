@@ -134,14 +134,19 @@ pub(super) fn read(segment: &Segment<'_>, producer: u16, position: u32, buffer: 
     }
 }
 
-/// Stores bytes into the words of a line from `skip` on.
+/// Stores bytes into the words of a line from `skip` on. Whole words first: this loop is what a long message costs.
 fn put(line: &[Word], skip: usize, bytes: &[u8]) {
-    let words = bytes.chunks(4).map(|part| {
-        let mut word = [0; 4];
-        word.iter_mut().zip(part).for_each(|(to, from)| *to = *from);
-        u32::from_ne_bytes(word)
-    });
-    put_words(line, skip, words);
+    let (whole, rest) = bytes.as_chunks::<4>();
+    let mut words = line.iter().skip(skip);
+    for (part, word) in whole.iter().zip(words.by_ref()) {
+        // Relaxed, both: published by the stamp.
+        store(word, u32::from_ne_bytes(*part), Ordering::Relaxed);
+    }
+    if let (false, Some(word)) = (rest.is_empty(), words.next()) {
+        let mut last = [0; 4];
+        last.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
+        store(word, u32::from_ne_bytes(last), Ordering::Relaxed); // as above
+    }
 }
 
 /// Stores words into a line from `skip` on.
@@ -162,11 +167,16 @@ fn store(word: &Word, value: u32, order: Ordering) {
     word.store(value, order);
 }
 
-/// Loads bytes from the words of a line from `skip` on.
+/// Loads bytes from the words of a line from `skip` on, whole words first.
 fn get(line: &[Word], skip: usize, bytes: &mut [u8]) {
-    for (part, word) in bytes.chunks_mut(4).zip(line.iter().skip(skip)) {
-        // Relaxed: made visible by the stamp's acquire.
-        let word = word.load(Ordering::Relaxed).to_ne_bytes();
-        part.iter_mut().zip(word).for_each(|(to, from)| *to = from);
+    let (whole, rest) = bytes.as_chunks_mut::<4>();
+    let mut words = line.iter().skip(skip);
+    for (part, word) in whole.iter_mut().zip(words.by_ref()) {
+        // Relaxed, both: made visible by the stamp's acquire.
+        *part = word.load(Ordering::Relaxed).to_ne_bytes();
+    }
+    if let (false, Some(word)) = (rest.is_empty(), words.next()) {
+        let last = word.load(Ordering::Relaxed).to_ne_bytes(); // as above
+        rest.iter_mut().zip(last).for_each(|(to, from)| *to = from);
     }
 }
