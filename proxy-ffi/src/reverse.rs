@@ -3,6 +3,8 @@
 
 use proxy_os::DeviceWord;
 
+use crate::call;
+
 /// Raises the semaphore at `address` by `value`: tells the device that a network operation has completed.
 ///
 /// On the hardware a plain store does it, as the increment register adds by itself; on host memory the addition is made
@@ -13,11 +15,13 @@ use proxy_os::DeviceWord;
 /// `address`, if not null, is a semaphore of the device that stays mapped during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nec_inc_semaphore(address: *mut u32, value: u32) {
-    // SAFETY: the caller keeps the word mapped during the call, and the name does not outlive it.
-    if let Some(word) = unsafe { DeviceWord::new(address) } {
-        word.add(value);
-        proxy_os::trace::semaphore(word.address(), value);
-    }
+    call::quiet("nec_inc_semaphore", || {
+        // SAFETY: the caller keeps the word mapped during the call, and the name does not outlive it.
+        if let Some(word) = unsafe { DeviceWord::new(address) } {
+            word.add(value);
+            proxy_os::trace::semaphore(word.address(), value);
+        }
+    });
 }
 
 #[cfg(test)]

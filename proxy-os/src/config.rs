@@ -101,6 +101,23 @@ impl fmt::Display for SettingsError {
 
 impl std::error::Error for SettingsError {}
 
+impl SettingsError {
+    /// There is no setting of this name.
+    #[must_use]
+    pub fn no_such(name: &str) -> Self {
+        let names: Vec<&str> = (Settings::default().effective().iter())
+            .map(|setting| setting.name)
+            .collect();
+        Self(vec![BadSetting {
+            name: "setting",
+            value: name.to_owned(),
+            token: None,
+            accepted: names.join(", "),
+            origin: Origin::Api,
+        }])
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Setting<T> {
     value: T,
@@ -163,6 +180,18 @@ macro_rules! settings {
                     self
                 }
             )+
+
+            /// Sets a setting by the name of its variable, from a text as the variable would have it.
+            ///
+            /// # Errors
+            /// No setting has this name, or the value is not accepted; nothing is set then.
+            pub fn set(&mut self, name: &str, text: &str) -> Result<(), SettingsError> {
+                match name {
+                    $($name => self.$field = Some(read($name, &$kind, text)?),)+
+                    _ => return Err(SettingsError::no_such(name)),
+                }
+                Ok(())
+            }
 
             /// The settings, with `lookup` standing for the environment.
             ///
@@ -319,6 +348,20 @@ fn effective<K: Kind>(name: &'static str, kind: &K, setting: &Setting<K::Value>)
     }
 }
 
+/// A value that the embedder gives as a text.
+fn read<K: Kind>(name: &'static str, kind: &K, text: &str) -> Result<K::Value, SettingsError> {
+    let settled = kind.parse(text).and_then(|value| kind.settle(value));
+    settled.map(|(value, _)| value).map_err(|refused| {
+        SettingsError(vec![BadSetting {
+            name,
+            value: text.to_owned(),
+            token: refused.token,
+            accepted: kind.accepted(),
+            origin: Origin::Api,
+        }])
+    })
+}
+
 /// The value given by API or environment. `None` = neither, or a bad one, which is noted.
 fn pick<K: Kind>(
     name: &'static str,
@@ -392,6 +435,23 @@ mod tests {
         assert_eq!(read(&bad).unwrap_err().0.len(), bad.len());
         let good = read(&[("NEURON_RT_EXEC_TIMEOUT", "2147483647")]).unwrap();
         assert_eq!(good.exec_timeout().as_secs(), 0x7FFF_FFFF);
+    }
+
+    #[test]
+    fn a_setting_is_set_by_the_name_of_its_variable() {
+        let mut builder = Settings::builder();
+        builder.set("NEURON_RT_PROXY_SPIN_TICKS", "7").unwrap();
+        let refused = builder.set("NEURON_RT_PROXY_SPIN_TICKS", "x").unwrap_err();
+        assert_eq!((refused.0[0].origin, refused.0.len()), (Origin::Api, 1));
+        let unknown = builder.set("NEURON_RT_NOTHING", "7").unwrap_err();
+        assert!(
+            unknown
+                .to_string()
+                .starts_with("setting=\"NEURON_RT_NOTHING\" (API) is not accepted"),
+            "{unknown}"
+        );
+        let settings = builder.from_lookup(|_| None).unwrap();
+        assert_eq!(*settings.spin_ticks(), 7);
     }
 
     #[test]

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use proxy_core::{Poll, PollError, RunState, Status, Ticket};
+use proxy_core::{Poll, PollError, RunState, Status, TaskKind, TaskView, Ticket};
 
 use crate::log;
-use crate::queue::ProxyQueue;
+use crate::queue::{Context, ProxyQueue};
 use crate::sys::thread;
 
 /// How patient a consumer is.
@@ -71,6 +71,22 @@ impl std::error::Error for ConsumeError {}
 
 /// Looks this often before it sleeps: the hand-off of an awake worker takes less than a microsecond, a wake-up five and more.
 const SPINS: u32 = 2000;
+
+impl Context {
+    /// Waits until the context's oldest unconsumed task of a kind is done and consumes its status, as
+    /// [`ProxyQueue::consume`] does by ticket. Cold: looks at every slot first.
+    ///
+    /// # Errors
+    /// As there; [`PollError::Unknown`] if there is no such task.
+    pub fn consume(&self, kind: TaskKind, patience: Patience) -> Result<Status, ConsumeError> {
+        let is_ours = |task: &TaskView| task.context == self.id() && task.kind == kind;
+        let tasks = self.queue().shared().core.tasks().filter(is_ours);
+        let oldest = tasks.min_by_key(|task| task.sequence);
+        let unknown = ConsumeError::Poll(PollError::Unknown);
+        self.queue()
+            .consume(oldest.ok_or(unknown)?.ticket, patience)
+    }
+}
 
 impl ProxyQueue {
     /// Waits until a task is done and consumes its status.

@@ -31,7 +31,7 @@ impl fmt::Display for Level {
 /// Receives messages: one call each, without a line end, from any thread.
 pub type Sink = fn(Level, &str);
 
-static SINK: RwLock<Sink> = RwLock::new(stderr);
+static SINK: RwLock<Sink> = RwLock::new(to_stderr);
 /// Relaxed on both sides: a level is a number by itself and orders nothing.
 static LEVEL: AtomicU8 = AtomicU8::new(Level::Warn as u8);
 
@@ -72,7 +72,8 @@ pub fn info(message: fmt::Arguments<'_>) {
     write(Level::Info, message);
 }
 
-fn stderr(level: Level, message: &str) {
+/// The first sink: standard error.
+pub fn to_stderr(level: Level, message: &str) {
     use std::io::Write;
     // A closed standard error is no reason to end the process, which eprintln would.
     let _ = writeln!(std::io::stderr(), "proxy {level}: {message}");

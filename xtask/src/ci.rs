@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use crate::child;
 use crate::doc;
 use crate::guard::{self, Guarded};
+use crate::header;
 use crate::libtest::Counts;
 use crate::mutants;
 use crate::run;
@@ -132,6 +133,7 @@ pub(crate) fn verb(workspace: &Workspace) -> Result<ExitCode, String> {
         log.step(name, || child::run(&mut workspace.cargo(args)).into());
     }
     log.step("tidy", || ended(tidy::verb(workspace)));
+    log.step("header", || ended(header::verb(workspace, true)));
     targets::add(workspace, &BARE_TARGETS);
     for target in BARE_TARGETS {
         log.step(&format!("core, {target}"), || core_for(workspace, target));

@@ -10,6 +10,7 @@ mod child;
 mod ci;
 mod doc;
 mod guard;
+mod header;
 mod libtest;
 mod loom;
 mod mutants;
@@ -35,7 +36,7 @@ use workspace::Workspace;
 #[derive(Debug, Parser)]
 #[command(
     bin_name = "cargo xtask",
-    about = "The one door: run, test, loom, sim, mutants, tsan, asan, guard, bench, bare, verify, tidy, doc, ci."
+    about = "The one door: run, test, loom, sim, mutants, tsan, asan, guard, bench, bare, verify, tidy, header, doc, ci."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -125,6 +126,12 @@ enum Verb {
     Tidy,
     /// Build the documentation; a warning is an error.
     Doc,
+    /// Write the C header from the sources of proxy-ffi.
+    Header {
+        /// Write nothing; fail if the committed header is another.
+        #[arg(long)]
+        check: bool,
+    },
     /// Everything a change has to pass.
     Ci,
 }
@@ -155,6 +162,7 @@ fn main() -> ExitCode {
         } => verify::verb(&workspace, &checks, verify::Options { short, bless }),
         Verb::Tidy => tidy::verb(&workspace),
         Verb::Doc => doc::verb(&workspace),
+        Verb::Header { check } => header::verb(&workspace, check),
         Verb::Ci => ci::verb(&workspace),
     });
     match done {

@@ -210,23 +210,33 @@ impl Barrier {
     pub fn wait(&mut self, exec: u64, within: impl Into<Within>) -> Result<(), BusError> {
         in_owner()?;
         self.arrive(exec, within);
-        match self.verdict()? {
+        let verdict = match self.gather()? {
+            Progress::Over(verdict) => verdict,
+            // A wait is never left pending.
+            Progress::Complete | Progress::Pending => self.pass()?,
+        };
+        match verdict {
             Verdict::Passed => Ok(()),
             verdict => Err(self.failure(verdict).into()),
         }
     }
 
-    /// Waits for the verdict on the generation that was arrived at.
-    fn verdict(&mut self) -> Result<Verdict, Corrupt> {
+    /// Waits, after [`Self::arrive`], until this rank has something to do: on the leader that is [`Progress::Complete`] when all
+    /// have arrived, and nobody has passed then; on the others the verdict. Passed deadlines are a verdict, too.
+    ///
+    /// # Errors
+    /// As for [`Self::poll`].
+    pub fn gather(&mut self) -> Result<Progress, BusError> {
         let (counters, pace) = (&self.counters, self.pace);
-        self.part.with_mut(|part| {
+        let progress = self.part.with_mut(|part| {
             let segment = part.segment;
             let waiting = part.waiting;
             let deadline = waiting.map_or_else(Instant::now, |waiting| waiting.deadline());
             let over = wait::until(segment, pace, deadline, counters, |stage| part.look(stage));
             // Somebody may have decided since the last look, and then that stands.
-            over.unwrap_or_else(|| part.decide(part.late()))
-        })
+            over.unwrap_or_else(|| part.decide(part.late()).map(Progress::Over))
+        });
+        Ok(progress?)
     }
 
     /// The error of a generation that did not pass, with the bus as it is now.
@@ -319,17 +329,18 @@ impl<'a> Part<'a> {
     }
 
     /// One look of the form that waits.
-    fn look(&mut self, stage: Stage) -> Look<'a, Result<Verdict, Corrupt>> {
+    fn look(&mut self, stage: Stage) -> Look<'a, Result<Progress, Corrupt>> {
+        let decided = |verdict: Result<Verdict, Corrupt>| Look::Done(verdict.map(Progress::Over));
         let next = match self.glance() {
-            Ok(Glance::Over(verdict)) => return Look::Done(Ok(verdict)),
-            Ok(Glance::Complete) => return Look::Done(self.decide(Verdict::Passed)),
+            Ok(Glance::Over(verdict)) => return decided(Ok(verdict)),
+            Ok(Glance::Complete) => return Look::Done(Ok(Progress::Complete)),
             Ok(Glance::Pending(next)) => next,
             Err(error) => return Look::Done(Err(error)),
         };
         if stage == Stage::Sleep {
             match self.first_gone() {
                 Ok(None) => {}
-                Ok(Some(rank)) => return Look::Done(self.decide(Verdict::Gone(rank))),
+                Ok(Some(rank)) => return decided(self.decide(Verdict::Gone(rank))),
                 Err(error) => return Look::Done(Err(error)),
             }
         }
@@ -340,7 +351,7 @@ impl<'a> Part<'a> {
         match news {
             Some(news) => Look::Sleep(news),
             // Both exist for every barrier that could be made.
-            None => Look::Done(self.decide(Verdict::Cancelled(self.me))),
+            None => decided(self.decide(Verdict::Cancelled(self.me))),
         }
     }
 

@@ -120,7 +120,11 @@ impl Context {
         }
     }
 
-    fn try_retire(&self) -> Result<(), ContextError> {
+    /// As [`Self::retire`], by reference: appends are refused from here on, and dropping it does nothing more.
+    ///
+    /// # Errors
+    /// [`ContextError::Busy`] with the number of unfinished tasks; [`ContextError::Unknown`] if it was retired before.
+    pub fn try_retire(&self) -> Result<(), ContextError> {
         if fork::is_child() {
             return Err(ContextError::Forked);
         }

@@ -1,0 +1,182 @@
+//! The frame around every exported function: a failure becomes a code and a text, a panic too, and a forked child is refused.
+//!
+//! Only three things cross the boundary outwards: a status, what the out-parameters hold, and the calling thread's last error text.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::ffi::c_char;
+use std::fmt::Display;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use proxy_os::sys::fork;
+
+use crate::handle::BadHandle;
+use crate::status::{self, NRT_STATUS};
+use crate::table::{Pin, Table};
+
+/// Why a call did not do what it was asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Failure {
+    pub(crate) code: NRT_STATUS,
+    pub(crate) text: String,
+}
+
+impl Failure {
+    pub(crate) fn new(code: NRT_STATUS, text: impl Display) -> Self {
+        let text = text.to_string();
+        Self { code, text }
+    }
+
+    /// An argument that is not accepted.
+    pub(crate) fn invalid(text: impl Display) -> Self {
+        Self::new(status::NRT_INVALID, text)
+    }
+}
+
+/// What the body of an exported function returns.
+pub(crate) type Done = Result<(), Failure>;
+
+/// Runs the body of the exported function `name`; for functions that take no handle.
+pub(crate) fn plain(name: &'static str, body: impl FnOnce() -> Done) -> NRT_STATUS {
+    framed(name, || {
+        #[cfg(test)]
+        crate::inject::point(name);
+        body()
+    })
+}
+
+/// Runs the body of the exported function `name` with the object of a handle. A panic inside leaves an object that can only be
+/// destroyed.
+pub(crate) fn with<H, T: Send + Sync, const N: usize>(
+    name: &'static str,
+    table: &'static Table<T, N>,
+    handle: *mut H,
+    body: impl FnOnce(&T) -> Done,
+) -> NRT_STATUS {
+    framed(name, || {
+        let object = table.pin(bits(handle)).map_err(bad_handle)?;
+        #[cfg(test)]
+        crate::inject::point(name);
+        body(&object)
+    })
+}
+
+/// Runs the body of the exported function `name`, which has no way to say that it failed.
+pub(crate) fn quiet(name: &'static str, body: impl FnOnce()) {
+    let _ = name;
+    let _ = catch_unwind(AssertUnwindSafe(|| {
+        #[cfg(test)]
+        crate::inject::point(name);
+        body();
+    }));
+}
+
+/// Destroys the object of a handle once `prepare` agrees; the handle stays good when it does not, or when it panics.
+pub(crate) fn destroy<H, T: Send + Sync, const N: usize>(
+    name: &'static str,
+    table: &'static Table<T, N>,
+    handle: *mut H,
+    prepare: impl FnOnce(&T) -> Done,
+) -> NRT_STATUS {
+    framed(name, || {
+        let object = table.pin_poisoned(bits(handle)).map_err(bad_handle)?;
+        #[cfg(test)]
+        crate::inject::point(name);
+        prepare(&object)?;
+        let last = table.close(bits(handle)).map_err(bad_handle)?;
+        drop(object);
+        drop(last);
+        Ok(())
+    })
+}
+
+/// The object of a further handle argument.
+pub(crate) fn other<H, T: Send + Sync, const N: usize>(
+    table: &'static Table<T, N>,
+    handle: *mut H,
+) -> Result<Pin<'static, T>, Failure> {
+    table.pin(bits(handle)).map_err(bad_handle)
+}
+
+/// Takes an object in and makes the handle for C.
+pub(crate) fn handle<H, T: Send + Sync, const N: usize>(
+    table: &'static Table<T, N>,
+    object: T,
+) -> Result<*mut H, Failure> {
+    let bits = table
+        .insert(object)
+        .map_err(|full| Failure::new(status::NRT_RESOURCE, full))?;
+    // An address that is never followed, so it needs no provenance. `usize` has 64 bits on every machine with this interface.
+    Ok(std::ptr::without_provenance_mut(bits as usize))
+}
+
+fn bits<H>(handle: *mut H) -> u64 {
+    handle.addr() as u64
+}
+
+fn bad_handle(why: BadHandle) -> Failure {
+    let code = match why {
+        BadHandle::Poisoned => status::ENC_PROXY_POISONED,
+        BadHandle::Crowded => status::NRT_RESOURCE,
+        _ => status::NRT_INVALID_HANDLE,
+    };
+    Failure::new(code, format_args!("the handle {why}"))
+}
+
+fn framed(name: &'static str, body: impl FnOnce() -> Done) -> NRT_STATUS {
+    let failure = match catch_unwind(AssertUnwindSafe(|| {
+        fork::settle();
+        if fork::is_child() {
+            return Err(Failure::new(status::ENC_PROXY_FORKED, proxy_core::FORKED));
+        }
+        body()
+    })) {
+        Ok(Ok(())) => return status::NRT_SUCCESS,
+        Ok(Err(failure)) => failure,
+        Err(payload) => panicked(payload),
+    };
+    // A text is worth less than the code, so one that cannot be made or kept is left out.
+    let _ = catch_unwind(AssertUnwindSafe(|| remember(name, &failure)));
+    failure.code
+}
+
+fn panicked(payload: Box<dyn Any + Send>) -> Failure {
+    let text = match (
+        payload.downcast_ref::<&str>(),
+        payload.downcast_ref::<String>(),
+    ) {
+        (Some(text), _) => (*text).to_owned(),
+        (_, Some(text)) => text.clone(),
+        _ => "no text".to_owned(),
+    };
+    // What was thrown may itself panic when it is dropped.
+    std::mem::forget(payload);
+    Failure::new(status::ENC_PROXY_PANIC, format_args!("panic: {text}"))
+}
+
+thread_local! {
+    /// The text with its terminator; empty before the first failure.
+    static LAST: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+fn remember(name: &str, failure: &Failure) {
+    let text = format!("{name}: {}", failure.text);
+    let mut bytes: Vec<u8> = text.into_bytes();
+    bytes.retain(|byte| *byte != 0);
+    bytes.push(0);
+    // At the end of a thread, when its texts are gone, there is nobody to ask for one.
+    let _ = LAST.try_with(|last| {
+        if let Ok(mut last) = last.try_borrow_mut() {
+            *last = bytes;
+        }
+    });
+}
+
+/// The calling thread's last text; an empty one before its first failure.
+pub(crate) fn last_text() -> *const c_char {
+    let kept = LAST.try_with(|last| match last.try_borrow() {
+        Ok(last) if !last.is_empty() => Some(last.as_ptr().cast()),
+        _ => None,
+    });
+    kept.ok().flatten().unwrap_or(c"".as_ptr())
+}

@@ -1,0 +1,175 @@
+//! The shell's errors as codes of C; the text is the shell's own.
+
+use std::sync::Arc;
+
+use proxy_core::phone::barrier::{Elsewhere, Verdict};
+use proxy_core::{ContextError, EnqueueError, PollError};
+use proxy_os::bananaphone::{BusError, JoinError, WaitError, Why};
+use proxy_os::config::SettingsError;
+use proxy_os::nccom::{CallError, LoadError};
+use proxy_os::queue::{ReleaseError, StartError};
+use proxy_os::registry::AcquireError;
+use proxy_os::{BuildError, ConsumeError};
+
+use crate::call::Failure;
+use crate::status::{self, NRT_STATUS};
+
+/// Gives an error a code by a function of it, and its own text.
+macro_rules! failures {
+    ($($error:ty => $code:expr;)+) => {
+        $(impl From<$error> for Failure {
+            fn from(error: $error) -> Self {
+                let code: fn(&$error) -> NRT_STATUS = $code;
+                Self::new(code(&error), &error)
+            }
+        })+
+    };
+}
+
+failures! {
+    Arc<LoadError> => |_| status::ENC_PROXY_LOAD;
+    CallError => |error| error.status.0;
+    SettingsError => |_| status::ENC_PROXY_SETTING;
+    StartError => start;
+    AcquireError => acquire;
+    ReleaseError => release;
+    BuildError => build;
+    ContextError => context;
+    EnqueueError => enqueue;
+    PollError => poll;
+    ConsumeError => consume;
+    BusError => bus;
+    JoinError => join;
+}
+
+const fn start(error: &StartError) -> NRT_STATUS {
+    match error {
+        StartError::Forked => status::ENC_PROXY_FORKED,
+        // As the reference runtime answers when its worker cannot be created.
+        StartError::Place(_) | StartError::Doorbell(_) | StartError::Thread(_) => {
+            status::NRT_RESOURCE
+        }
+    }
+}
+
+const fn acquire(error: &AcquireError) -> NRT_STATUS {
+    match error {
+        AcquireError::Busy { .. } => status::NRT_TIMEOUT,
+        AcquireError::Start(error) => start(error),
+        AcquireError::Group(_) => status::NRT_RESOURCE,
+        AcquireError::Forked => status::ENC_PROXY_FORKED,
+    }
+}
+
+const fn release(error: &ReleaseError) -> NRT_STATUS {
+    match error {
+        ReleaseError::Timeout { .. } => status::NRT_TIMEOUT,
+        ReleaseError::Stuck { .. } => status::ENC_PROXY_STUCK,
+        ReleaseError::FromWorker => status::ENC_PROXY_WRONG_THREAD,
+        ReleaseError::Forked => status::ENC_PROXY_FORKED,
+        ReleaseError::Invalid => status::NRT_INVALID_HANDLE,
+    }
+}
+
+const fn build(error: &BuildError) -> NRT_STATUS {
+    match error {
+        BuildError::Fifo { .. } => status::ENC_PROXY_FIFO,
+        BuildError::Closed(_) => status::NRT_CLOSED,
+        BuildError::Context(error) => context(error),
+        BuildError::Sets { .. }
+        | BuildError::Words { .. }
+        | BuildError::BadWord { .. }
+        | BuildError::SameBlock(_)
+        | BuildError::Rank { .. } => status::NRT_INVALID,
+    }
+}
+
+const fn context(error: &ContextError) -> NRT_STATUS {
+    match error {
+        ContextError::OutOfRange { .. } => status::NRT_INVALID,
+        ContextError::TableFull { .. } | ContextError::TooManyRanks { .. } => status::NRT_RESOURCE,
+        ContextError::Busy { .. } => status::ENC_PROXY_BUSY,
+        ContextError::Forked => status::ENC_PROXY_FORKED,
+        ContextError::Unknown => status::NRT_INVALID_HANDLE,
+    }
+}
+
+const fn enqueue(error: &EnqueueError) -> NRT_STATUS {
+    match error {
+        EnqueueError::Full { .. } => status::NRT_QUEUE_FULL,
+        EnqueueError::Closed => status::NRT_CLOSED,
+        EnqueueError::WorkerDied => status::ENC_PROXY_WORKER_DIED,
+        EnqueueError::UnknownContext => status::NRT_INVALID_HANDLE,
+        EnqueueError::NoSuchKind(_) => status::NRT_INVALID,
+        EnqueueError::Forked => status::ENC_PROXY_FORKED,
+        EnqueueError::FiredBeforeArm(_) => status::ENC_PROXY_FIRED_BEFORE_ARM,
+    }
+}
+
+const fn poll(error: &PollError) -> NRT_STATUS {
+    match error {
+        PollError::AlreadyConsumed => status::ENC_PROXY_ALREADY_CONSUMED,
+        PollError::Unknown => status::ENC_PROXY_UNKNOWN_TASK,
+        PollError::Forked => status::ENC_PROXY_FORKED,
+    }
+}
+
+const fn consume(error: &ConsumeError) -> NRT_STATUS {
+    match error {
+        ConsumeError::Timeout { .. } => status::NRT_TIMEOUT,
+        ConsumeError::Poll(error) => poll(error),
+        ConsumeError::FromWorker => status::ENC_PROXY_WRONG_THREAD,
+    }
+}
+
+const fn wait(error: &WaitError) -> NRT_STATUS {
+    match error.why {
+        Why::Deadline => status::NRT_TIMEOUT,
+        Why::PeerDead(_) | Why::PeerLeft(_) => status::ENC_PROXY_PEER_DEAD,
+        Why::Verdict(verdict) => of_verdict(verdict),
+    }
+}
+
+const fn of_verdict(verdict: Verdict) -> NRT_STATUS {
+    match verdict {
+        Verdict::Gone(_) | Verdict::Elsewhere(_, Elsewhere::Gone) => status::ENC_PROXY_PEER_DEAD,
+        Verdict::TimedOut(_) | Verdict::Elsewhere(_, Elsewhere::TimedOut | Elsewhere::Missing) => {
+            status::ENC_PROXY_BARRIER_TIMEOUT
+        }
+        Verdict::OtherExecution(_) | Verdict::Elsewhere(_, Elsewhere::OtherExecution) => {
+            status::ENC_PROXY_MPMD
+        }
+        Verdict::Cancelled(_) | Verdict::Elsewhere(_, Elsewhere::Cancelled) => {
+            status::ENC_PROXY_PEER_CANCELLED
+        }
+        Verdict::Passed => status::NRT_FAILURE,
+    }
+}
+
+const fn bus(error: &BusError) -> NRT_STATUS {
+    match error {
+        BusError::Wait(error) => wait(error),
+        BusError::NoSuchRank { .. }
+        | BusError::BadTag { .. }
+        | BusError::BadBarrier { .. }
+        | BusError::OtherParticipants { .. } => status::NRT_INVALID,
+        BusError::TooSmall { .. } => status::ENC_PROXY_TOO_SMALL,
+        BusError::Crowded { .. } => status::ENC_PROXY_CROWDED,
+        BusError::HungUp => status::NRT_CLOSED,
+        BusError::Corrupt(_) => status::ENC_PROXY_BUS_CORRUPT,
+        BusError::Forked => status::ENC_PROXY_FORKED,
+    }
+}
+
+const fn join(error: &JoinError) -> NRT_STATUS {
+    match error {
+        JoinError::Wait(error) => wait(error),
+        JoinError::Layout(_) | JoinError::NoSuchRank { .. } => status::NRT_INVALID,
+        JoinError::NoSpace { .. } | JoinError::Unsupported { .. } | JoinError::System { .. } => {
+            status::NRT_RESOURCE
+        }
+        JoinError::Corrupt(_) => status::ENC_PROXY_BUS_CORRUPT,
+        JoinError::Forked => status::ENC_PROXY_FORKED,
+        _ => status::ENC_PROXY_JOIN,
+    }
+}

@@ -1,0 +1,315 @@
+//! H73: a panic in every exported function becomes a code and a text, and leaves handles that can be destroyed.
+#![allow(unsafe_code, reason = "functions of C are called as C calls them")]
+#![allow(clippy::wildcard_imports, reason = "every exported name is used here")]
+
+use std::collections::BTreeSet;
+use std::ffi::{CStr, CString};
+use std::mem::MaybeUninit;
+use std::path::PathBuf;
+use std::ptr::{null, null_mut};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::*;
+use crate::barrier::*;
+use crate::bus::*;
+use crate::comm::*;
+use crate::context::*;
+use crate::dump::*;
+use crate::group::*;
+use crate::library::*;
+use crate::log::*;
+use crate::record::Record;
+use crate::settings::*;
+use crate::status::*;
+use crate::task::*;
+use crate::version::*;
+use crate::{ENC_PROXY_FOREVER, nec_inc_semaphore};
+
+/// One object of each kind.
+struct Objects {
+    library: *mut enc_proxy_library,
+    comm: *mut enc_proxy_comm,
+    settings: *mut enc_proxy_settings,
+    group: *mut enc_proxy_group,
+    context: *mut encd_context,
+    bus: *mut bananaphone,
+    barrier: *mut bp_barrier,
+}
+
+fn good(status: NRT_STATUS) {
+    assert_eq!(status, NRT_SUCCESS, "{}", last_error());
+}
+
+fn last_error() -> String {
+    // SAFETY: terminated, and good until this thread's next failed call.
+    let text = unsafe { CStr::from_ptr(enc_proxy_last_error()) };
+    text.to_string_lossy().into_owned()
+}
+
+/// The scripted library, whose calls do nothing here.
+fn scripted() -> Option<CString> {
+    let path = std::env::var_os("PROXY_SCRIPTED_LIB").map(PathBuf::from)?;
+    Some(CString::new(path.to_string_lossy().as_bytes()).expect("no zero byte"))
+}
+
+/// Calls an unsafe exported function; every argument in this file is valid or null.
+macro_rules! c {
+    ($function:ident($($argument:expr),* $(,)?)) => {
+        // SAFETY: every address is that of a live value of the type wanted, or null, which the function refuses or allows.
+        unsafe { $function($($argument),*) }
+    };
+}
+
+/// A struct of C, all zero but for its size.
+fn zeroed<R: Record>() -> R {
+    let mut record = MaybeUninit::<R>::zeroed();
+    // SAFETY: the size is the first field of every record.
+    unsafe { record.as_mut_ptr().cast::<usize>().write(size_of::<R>()) };
+    // SAFETY: any bytes are a value of a record.
+    unsafe { record.assume_init() }
+}
+
+impl Objects {
+    fn new(library: &CStr) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        // Relaxed: only uniqueness matters.
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let mut objects = Self {
+            library: null_mut(),
+            comm: null_mut(),
+            settings: null_mut(),
+            group: null_mut(),
+            context: null_mut(),
+            bus: null_mut(),
+            barrier: null_mut(),
+        };
+        good(c!(enc_proxy_library_open(
+            library.as_ptr(),
+            &mut objects.library
+        )));
+        // The scripted library looks at no communicator that nothing progresses.
+        let comm = null_mut::<u8>().wrapping_add(8).cast();
+        good(c!(enc_proxy_comm_adopt(
+            objects.library,
+            comm,
+            1,
+            &mut objects.comm
+        )));
+        good(c!(enc_proxy_settings_create(&mut objects.settings)));
+        let mut group = zeroed::<enc_proxy_group_config>();
+        group.device = 1000 + number;
+        group.settings = objects.settings;
+        good(c!(enc_proxy_group_acquire(&group, &mut objects.group)));
+        let mut context = zeroed::<encd_context_config>();
+        context.comm = objects.comm;
+        good(c!(encd_context_create(
+            objects.group,
+            &context,
+            &mut objects.context
+        )));
+        let job =
+            CString::new(format!("panic-{}-{number}", std::process::id())).expect("no zero byte");
+        let mut bus = zeroed::<bp_config>();
+        (bus.job, bus.world) = (job.as_ptr(), 1);
+        good(c!(bp_create(&bus, &mut objects.bus)));
+        good(c!(bp_barrier_create(
+            objects.bus,
+            0,
+            null(),
+            0,
+            &mut objects.barrier
+        )));
+        objects
+    }
+
+    /// Every handle can be destroyed, whatever happened to it.
+    fn destroy(self) {
+        good(bp_barrier_hangup(self.barrier));
+        good(bp_cleanup(self.bus));
+        good(encd_context_destroy(self.context));
+        good(enc_proxy_comm_destroy(self.comm, ENC_PROXY_FOREVER));
+        good(c!(enc_proxy_group_release(
+            self.group,
+            ENC_PROXY_DRAIN,
+            ENC_PROXY_FOREVER,
+            null_mut()
+        )));
+        good(enc_proxy_settings_destroy(self.settings));
+        good(enc_proxy_library_close(self.library));
+    }
+}
+
+/// An exported function: its name, a call of it, and a call that shows whether its handle is poisoned (`None`: it has no handle).
+type Row = (
+    &'static str,
+    fn(&Objects) -> NRT_STATUS,
+    Option<fn(&Objects) -> NRT_STATUS>,
+);
+
+macro_rules! rows {
+    ($($probe:expr => { $($function:ident |$objects:ident| $call:expr;)+ })+) => {
+        &[$($((stringify!($function), |$objects: &Objects| $call, $probe),)+)+]
+    };
+}
+
+/// A local to write to.
+fn out<T: Copy>() -> *mut T {
+    // SAFETY: all zeroes are a value of the numbers and pointers that it is used for.
+    Box::leak(Box::new(unsafe { std::mem::zeroed() }))
+}
+
+const NO_PROBE: Option<fn(&Objects) -> NRT_STATUS> = None;
+
+/// Every function with a status.
+const ROWS: &[Row] = rows! {
+    NO_PROBE => {
+        enc_proxy_version |_objects| c!(enc_proxy_version(&mut zeroed::<enc_proxy_version_t>()));
+        enc_proxy_set_log |_objects| c!(enc_proxy_set_log(None, null_mut(), ENC_PROXY_LOG_WARN));
+        enc_proxy_library_open |_objects| c!(enc_proxy_library_open(c"x".as_ptr(), out()));
+        enc_proxy_settings_create |_objects| c!(enc_proxy_settings_create(out()));
+        enc_proxy_settings_dump |o| c!(enc_proxy_settings_dump(o.settings, null_mut(), 0, out()));
+        enc_proxy_group_acquire |_objects| c!(enc_proxy_group_acquire(&zeroed::<enc_proxy_group_config>(), out()));
+        bp_create |_objects| c!(bp_create(&zeroed::<bp_config>(), out()));
+    }
+    Some(|o| c!(enc_proxy_library_get_path(o.library, null_mut(), 0, out()))) => {
+        enc_proxy_library_close |o| enc_proxy_library_close(o.library);
+        enc_proxy_library_get_version |o|
+            c!(enc_proxy_library_get_version(o.library, &mut zeroed::<enc_proxy_library_version>()));
+        enc_proxy_library_get_path |o| c!(enc_proxy_library_get_path(o.library, null_mut(), 0, out()));
+        enc_proxy_get_unique_id |o| c!(enc_proxy_get_unique_id(o.library, 1, out::<[u8; 128]>().cast()));
+        enc_proxy_comm_create |o| c!(enc_proxy_comm_create(o.library, &zeroed::<enc_proxy_comm_config>(), out()));
+        enc_proxy_comm_adopt |o| c!(enc_proxy_comm_adopt(o.library, out::<u64>().cast(), 1, out()));
+    }
+    Some(|o| c!(enc_proxy_comm_get_connector(o.comm, 0, 0, 0, out()))) => {
+        enc_proxy_comm_get_connector |o| c!(enc_proxy_comm_get_connector(o.comm, 0, 0, 0, out()));
+        enc_proxy_comm_destroy |o| enc_proxy_comm_destroy(o.comm, 0);
+    }
+    Some(|o| c!(enc_proxy_settings_get(o.settings, c"x".as_ptr(), null_mut(), 0, out()))) => {
+        enc_proxy_settings_destroy |o| enc_proxy_settings_destroy(o.settings);
+        enc_proxy_settings_set |o| c!(enc_proxy_settings_set(o.settings, c"x".as_ptr(), c"y".as_ptr()));
+        enc_proxy_settings_get |o| c!(enc_proxy_settings_get(o.settings, c"x".as_ptr(), null_mut(), 0, out()));
+    }
+    Some(|o| c!(enc_proxy_group_get_counters(o.group, &mut zeroed::<enc_proxy_group_counters>()))) => {
+        enc_proxy_group_release |o| c!(enc_proxy_group_release(o.group, ENC_PROXY_DRAIN, 0, null_mut()));
+        enc_proxy_group_get_counters |o|
+            c!(enc_proxy_group_get_counters(o.group, &mut zeroed::<enc_proxy_group_counters>()));
+        enc_proxy_dump |o| c!(enc_proxy_dump(o.group, ENC_PROXY_DUMP_TEXT, null_mut(), 0, out()));
+        encd_context_create |o| c!(encd_context_create(o.group, &zeroed::<encd_context_config>(), out()));
+        enc_proxy_poll |o| c!(enc_proxy_poll(o.group, out(), out(), out()));
+        enc_proxy_consume |o| c!(enc_proxy_consume(o.group, out(), 0, out()));
+    }
+    Some(|o| enc_proxy_arm(o.context, PROXY_TASK_NETWORK)) => {
+        encd_context_destroy |o| encd_context_destroy(o.context);
+        enc_proxy_arm |o| enc_proxy_arm(o.context, PROXY_TASK_NETWORK);
+        enc_enq_proxy_tasks |o| enc_enq_proxy_tasks(o.context, 1);
+        enc_proxy_enqueue |o| c!(enc_proxy_enqueue(o.context, 1, &mut zeroed::<enc_proxy_execution>()));
+        enc_proxy_check_status |o| c!(enc_proxy_check_status(o.context, PROXY_TASK_NETWORK, out(), out()));
+        enc_check_proxy_network_task_status |o| c!(enc_check_proxy_network_task_status(o.context, out(), out()));
+        enc_check_proxy_barrier_task_status |o| c!(enc_check_proxy_barrier_task_status(o.context, out(), out()));
+        enc_consume_proxy_task_status |o|
+            c!(enc_consume_proxy_task_status(o.context, PROXY_TASK_NETWORK, 0, out()));
+    }
+    Some(|o| c!(bp_capacity(o.bus, out()))) => {
+        bp_connect |o| bp_connect(o.bus, 0);
+        bp_send |o| c!(bp_send(o.bus, 0, 0, null(), 0, 0));
+        bp_broadcast |o| c!(bp_broadcast(o.bus, 0, null(), 0, 0));
+        bp_recv |o| c!(bp_recv(o.bus, 0, 0, null_mut(), 0, out(), out(), 0));
+        bp_all_gather |o| c!(bp_all_gather(o.bus, null(), 0, null_mut(), 0, null_mut(), 0));
+        bp_capacity |o| c!(bp_capacity(o.bus, out()));
+        bp_barrier_create |o| c!(bp_barrier_create(o.bus, 1, null(), 0, out()));
+        bp_hangup |o| bp_hangup(o.bus);
+        bp_cleanup |o| bp_cleanup(o.bus);
+    }
+    Some(|o| c!(bp_barrier_poll(o.barrier, out()))) => {
+        bp_barrier_wait |o| bp_barrier_wait(o.barrier, 1, 0);
+        bp_barrier_release |o| bp_barrier_release(o.barrier);
+        bp_barrier_sync |o| bp_barrier_sync(o.barrier, 1, 0);
+        bp_barrier_arrive |o| bp_barrier_arrive(o.barrier, 1, 0);
+        bp_barrier_poll |o| c!(bp_barrier_poll(o.barrier, out()));
+        bp_barrier_hangup |o| bp_barrier_hangup(o.barrier);
+    }
+};
+
+/// Functions without a status: nothing of them can panic but an injected panic.
+const WITHOUT_STATUS: [&str; 3] = [
+    "enc_proxy_status_text",
+    "enc_proxy_last_error",
+    "nec_inc_semaphore",
+];
+
+/// The names of the functions that the header declares.
+fn declared() -> BTreeSet<&'static str> {
+    let header = include_str!("../../include/proxy.h");
+    let before_parenthesis = header
+        .split_inclusive('(')
+        .filter_map(|part| part.strip_suffix('('));
+    let names = before_parenthesis.filter_map(|part| {
+        let line = part.rsplit('\n').next()?;
+        let starts = ["NRT_STATUS ", "void ", "const char *"];
+        let rest = starts.iter().find_map(|start| line.strip_prefix(start))?;
+        (!rest.is_empty()).then_some(rest)
+    });
+    names.collect()
+}
+
+#[test]
+fn h73_every_function_of_the_header_is_among_those_that_are_made_to_panic() {
+    let rows = ROWS.iter().map(|(name, ..)| *name);
+    let known: BTreeSet<&str> = rows.chain(WITHOUT_STATUS).collect();
+    assert_eq!(known, declared());
+}
+
+#[test]
+fn h73_a_panic_in_any_function_is_a_code_and_leaves_handles_that_can_be_destroyed() {
+    let Some(library) = scripted() else {
+        println!(
+            "SKIPPED: the library of PROXY_SCRIPTED_LIB not available: cargo xtask test builds it"
+        );
+        return;
+    };
+    for (name, call, probe) in ROWS {
+        let objects = Objects::new(&library);
+        arm();
+        assert_eq!(call(&objects), ENC_PROXY_PANIC, "{name}: {}", last_error());
+        assert!(!is_armed(), "{name}");
+        assert_eq!(last_error(), format!("{name}: panic: injected into {name}"));
+        if let Some(probe) = probe {
+            assert_eq!(probe(&objects), ENC_PROXY_POISONED, "{name}");
+            assert!(
+                last_error().ends_with("can only be destroyed: an earlier call on it has panicked")
+            );
+        }
+        objects.destroy();
+    }
+}
+
+#[test]
+fn h73_a_panic_under_a_call_of_the_library_goes_no_further() {
+    let mut word = 5_u32;
+    arm();
+    c!(nec_inc_semaphore(&raw mut word, 3));
+    assert!(!is_armed());
+    c!(nec_inc_semaphore(&raw mut word, 3));
+    assert_eq!(word, 8);
+}
+
+#[test]
+fn h73_a_log_sink_that_throws_costs_its_message_only() {
+    static SEEN: AtomicU32 = AtomicU32::new(0);
+    unsafe extern "C-unwind" fn throws(
+        _: *mut std::ffi::c_void,
+        _: u32,
+        _: *const std::ffi::c_char,
+    ) {
+        SEEN.fetch_add(1, Ordering::Relaxed); // read by the same thread
+        panic!("planted");
+    }
+    good(c!(enc_proxy_set_log(
+        Some(throws),
+        null_mut(),
+        ENC_PROXY_LOG_WARN
+    )));
+    proxy_os::log::warn(format_args!("one message"));
+    good(c!(enc_proxy_set_log(None, null_mut(), ENC_PROXY_LOG_WARN)));
+    assert!(SEEN.load(Ordering::Relaxed) >= 1); // the same thread
+}

@@ -1,0 +1,102 @@
+//! Messages: handed to a function of the embedder, or written to standard error.
+#![allow(unsafe_code, reason = "a function of the embedder is called")]
+#![allow(non_camel_case_types, reason = "types of C")]
+
+use std::ffi::{CString, c_char, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{PoisonError, RwLock};
+
+use proxy_os::log::{self, Level};
+
+use crate::call::{self, Failure};
+use crate::status::NRT_STATUS;
+
+/// How important a message is; a level lets itself and the more important ones pass.
+pub type enc_proxy_log_level_t = u32;
+/// Something failed.
+pub const ENC_PROXY_LOG_ERROR: enc_proxy_log_level_t = 0;
+/// Something works, but not as asked.
+pub const ENC_PROXY_LOG_WARN: enc_proxy_log_level_t = 1;
+/// What was decided.
+pub const ENC_PROXY_LOG_INFO: enc_proxy_log_level_t = 2;
+
+/// Receives one message, terminated, without a line end, from any thread and never from a tick. The text is good during the call. May
+/// call functions of this header that do not wait. `user` is what `enc_proxy_set_log` was given.
+pub type enc_proxy_log_sink = Option<
+    unsafe extern "C-unwind" fn(
+        user: *mut c_void,
+        level: enc_proxy_log_level_t,
+        text: *const c_char,
+    ),
+>;
+
+/// The embedder's function and its argument.
+#[derive(Debug, Clone, Copy)]
+struct Sink {
+    write: unsafe extern "C-unwind" fn(*mut c_void, enc_proxy_log_level_t, *const c_char),
+    user: *mut c_void,
+}
+
+// SAFETY: `enc_proxy_set_log`'s caller promises that the function may be called with the argument from any thread.
+unsafe impl Send for Sink {}
+// SAFETY: as above.
+unsafe impl Sync for Sink {}
+
+static SINK: RwLock<Option<Sink>> = RwLock::new(None);
+
+fn forward(level: Level, text: &str) {
+    let sink = *SINK.read().unwrap_or_else(PoisonError::into_inner);
+    let (Some(sink), Ok(text)) = (sink, CString::new(text.replace('\0', " "))) else {
+        return;
+    };
+    let level = match level {
+        Level::Error => ENC_PROXY_LOG_ERROR,
+        Level::Warn => ENC_PROXY_LOG_WARN,
+        Level::Info => ENC_PROXY_LOG_INFO,
+    };
+    // A message is worth less than the thread that writes it: what a sink throws ends here.
+    let _ = catch_unwind(AssertUnwindSafe(|| {
+        // SAFETY: `enc_proxy_set_log`'s caller promises that the function may be called with its argument; the text is terminated.
+        unsafe { (sink.write)(sink.user, level, text.as_ptr()) };
+    }));
+}
+
+/// Says where messages go, and how important they must be.
+///
+/// - `sink`: called once per message; NULL = standard error, as at first.
+/// - `user`: handed to `sink` as it is.
+/// - `level`: `ENC_PROXY_LOG_ERROR`, `ENC_PROXY_LOG_WARN` (as at first) or `ENC_PROXY_LOG_INFO`.
+///
+/// Errors: `NRT_INVALID`. Threads: any, at any time; a message that another thread is writing may still go to the sink before.
+///
+/// # Safety
+/// Until the process ends or another sink has been set and messages that were being written are done: `sink` may be called with `user` from
+/// any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn enc_proxy_set_log(
+    sink: enc_proxy_log_sink,
+    user: *mut c_void,
+    level: enc_proxy_log_level_t,
+) -> NRT_STATUS {
+    call::plain("enc_proxy_set_log", || {
+        let level = match level {
+            ENC_PROXY_LOG_ERROR => Level::Error,
+            ENC_PROXY_LOG_WARN => Level::Warn,
+            ENC_PROXY_LOG_INFO => Level::Info,
+            _ => {
+                return Err(Failure::invalid(format_args!(
+                    "level is {level}, accepted: 0 to 2"
+                )));
+            }
+        };
+        let sink = sink.map(|write| Sink { write, user });
+        *SINK.write().unwrap_or_else(PoisonError::into_inner) = sink;
+        log::set_sink(if sink.is_some() {
+            forward
+        } else {
+            log::to_stderr
+        });
+        log::set_level(level);
+        Ok(())
+    })
+}

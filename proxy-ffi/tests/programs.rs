@@ -1,0 +1,145 @@
+//! Programs of C and C++ against the shared library: misuse, and the examples, plain and under checkers.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "programs are started as processes"
+)]
+
+mod common;
+
+use std::path::Path;
+
+use common::{Scratch, command, has, stand_in, succeed};
+
+const C11: &[&str] = &["-std=c11"];
+/// The C side under the sanitizers of addresses and of undefined behaviour.
+const SANITIZED: &[&str] = &[
+    "-std=c11",
+    "-fsanitize=address,undefined",
+    "-fno-sanitize-recover=all",
+];
+
+const EXECUTIONS: &str =
+    "execution 1: success (0)\nexecution 2: success (0)\nexecution 3: success (0)\n";
+
+/// Runs an example with a stand-in; returns what it wrote.
+fn example(source: &str, flags: &[&str], library: &str) -> String {
+    let scratch = Scratch::new();
+    let program = scratch.program("cc", &format!("examples/c/{source}.c"), flags);
+    succeed(command(&program).arg(library))
+}
+
+#[test]
+fn h73_h74_h76_misuse_is_an_error_each_time_and_never_a_crash() {
+    let Some(library) = stand_in("PROXY_SCRIPTED_LIB") else {
+        return;
+    };
+    for flags in [C11, SANITIZED] {
+        let scratch = Scratch::new();
+        let program = scratch.program("cc", "tests/c/misuse.c", flags);
+        assert_eq!(succeed(command(&program).arg(&library)), "ok\n");
+    }
+}
+
+#[test]
+fn h74_callbacks_threads_and_unknown_codes_are_answered() {
+    for flags in [C11, SANITIZED] {
+        let scratch = Scratch::new();
+        let library = scratch.library("tests/c/hooked_library.c");
+        let program = scratch.program("cc", "tests/c/threads.c", flags);
+        assert_eq!(succeed(command(&program).arg(&library)), "ok\n");
+    }
+}
+
+#[test]
+fn the_readme_quotes_the_first_example() {
+    let readme = std::fs::read_to_string(common::package("../README.md")).expect("the README");
+    let source =
+        std::fs::read_to_string(common::package("examples/c/1_context.c")).expect("the example");
+    let quoted = readme.lines().filter(|line| line.starts_with("MUST("));
+    let quoted: Vec<&str> = quoted.collect();
+    assert_eq!(quoted.len(), 9);
+    let places = quoted.iter().map(|line| source.find(line));
+    let places: Vec<usize> = places
+        .map(|place| place.expect("a line of the example"))
+        .collect();
+    assert!(places.is_sorted(), "{places:?}");
+}
+
+#[test]
+fn example_1_runs_three_executions_against_either_library() {
+    for variable in ["PROXY_SCRIPTED_LIB", "PROXY_NCCOM_LIB"] {
+        let Some(library) = stand_in(variable) else {
+            continue;
+        };
+        assert_eq!(example("1_context", C11, &library), EXECUTIONS);
+    }
+}
+
+#[test]
+fn example_1_is_clean_under_sanitizers_and_valgrind() {
+    let Some(library) = stand_in("PROXY_SCRIPTED_LIB") else {
+        return;
+    };
+    assert_eq!(example("1_context", SANITIZED, &library), EXECUTIONS);
+    if has("valgrind") {
+        let scratch = Scratch::new();
+        let program = scratch.program("cc", "examples/c/1_context.c", C11);
+        let mut checked = command(Path::new("valgrind"));
+        // What is reachable at the end is a library that stays mapped.
+        checked.args(["--quiet", "--error-exitcode=9", "--leak-check=full"]);
+        checked.arg("--errors-for-leak-kinds=definite,indirect");
+        assert_eq!(succeed(checked.arg(&program).arg(&library)), EXECUTIONS);
+    }
+}
+
+#[test]
+fn example_2_reduces_and_every_byte_is_right() {
+    let Some(library) = stand_in("PROXY_NCCOM_LIB") else {
+        return;
+    };
+    let wanted = "all_reduce: 2 ranks, 3 executions of 65536 elements, every sum is right\n";
+    for flags in [C11, SANITIZED] {
+        assert_eq!(example("2_all_reduce", flags, &library), wanted);
+    }
+}
+
+#[test]
+fn example_3_meets_on_the_bus() {
+    for flags in [C11, SANITIZED] {
+        assert_eq!(
+            example("3_bus", flags, ""),
+            "bus: 3 ranks, ring, all-gather and 100 barriers\n"
+        );
+    }
+}
+
+#[test]
+fn example_4_names_what_hangs_and_aborts_it() {
+    let Some(library) = stand_in("PROXY_SCRIPTED_LIB") else {
+        return;
+    };
+    for flags in [C11, SANITIZED] {
+        let text = example("4_hang", flags, &library);
+        for part in [
+            "enc_proxy_consume: the task is still WAITING_DEVICE_TRIGGER after",
+            "rank 0, network task exec 812: waits for the device on stream 0, word at 0x",
+            "is still 0xffffffff",
+            "enc_proxy_group_release: 1 tasks are unfinished after",
+            "execution 812: aborted by its owner (-1)\n",
+        ] {
+            assert!(text.contains(part), "{part} is not in:\n{text}");
+        }
+    }
+}
+
+#[test]
+fn example_5_owns_its_handles() {
+    let Some(library) = stand_in("PROXY_SCRIPTED_LIB") else {
+        return;
+    };
+    for standard in ["-std=c++11", "-std=c++20"] {
+        let scratch = Scratch::new();
+        let program = scratch.program("c++", "examples/c/5_raii.cpp", &[standard]);
+        assert_eq!(succeed(command(&program).arg(&library)), EXECUTIONS);
+    }
+}
