@@ -13,6 +13,8 @@
 //! Every execution is one generation of the bus's barrier, on all ranks, and a rank that skipped one would be a generation behind for
 //! ever. So a task that ends before it has come to the barrier (aborted at its gate, say) makes its generation fail instead: the
 //! others fail at once, and all are in step afterwards ([`Barrier::forgo`]).
+//! Who aborts the later of two executions that both wait at their gates ends the earlier one's generation with it: the later one then
+//! meets the wrong execution ([`Status::MPMD`]), so both fail on all ranks, and those after them are in step again.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -9,7 +9,7 @@ use proxy_checks::bus::{self, AMPLE};
 use proxy_checks::script::{Script, sets};
 use proxy_core::phone::barrier::RankSet;
 use proxy_core::port::BarrierPoll;
-use proxy_core::{ExecId, Gid, Poll, RunState, Status};
+use proxy_core::{ExecId, Gid, Poll, RunState, Status, Ticket};
 use proxy_os::bananaphone::task::TaskBarrier;
 use proxy_os::bananaphone::{Bus, Within};
 use proxy_os::{Context, DeviceWord, HostBarrier, Patience, ProxyQueue, Release, Settings};
@@ -143,6 +143,22 @@ fn h21_an_execution_that_ends_while_another_is_at_the_barrier_fails_in_its_turn(
     }
 }
 
+/// The barrier knows of no execution that has not come to it: one that is given up takes the place of the one before it.
+#[test]
+fn h21_an_execution_that_ends_before_an_earlier_one_fails_both_and_leaves_all_in_step() {
+    let buses = bus::everybody(3);
+    let tasks: Vec<_> = buses.iter().map(task).collect();
+    for victim in ALL {
+        let others: Vec<usize> = ALL.into_iter().filter(|rank| *rank != victim).collect();
+        tasks[victim].cancel(ExecId(2));
+        assert_eq!(run(&tasks, &others, 1), [Status::PEER_CANCELLED; 2]);
+        let late = others.iter().map(|rank| Stepped::new(&tasks[*rank], 2));
+        let mut all: Vec<_> = late.chain([Stepped::new(&tasks[victim], 1)]).collect();
+        assert_eq!(finish(&mut all), [Status::MPMD; 3], "{victim}");
+        assert_eq!(run(&tasks, &ALL, 3), [Status::SUCCESS; 3], "{victim}");
+    }
+}
+
 /// A barrier that one context after another has.
 #[derive(Debug)]
 struct Shared(Arc<TaskBarrier>);
@@ -183,42 +199,79 @@ fn worker(
     (queue, context)
 }
 
-#[test]
-fn h21_a_worker_that_is_aborted_at_the_gate_of_a_barrier_keeps_nobody_waiting() {
-    static WORDS: [AtomicU32; 2] = [const { AtomicU32::new(0) }; 2];
+/// Waits until a barrier task waits for its device.
+fn at_its_gate(queue: &ProxyQueue, ticket: Ticket) {
+    let start = Instant::now();
+    while queue.poll(ticket) != Ok(Poll::Pending(RunState::WaitingDeviceTrigger)) {
+        assert!(start.elapsed() < AMPLE);
+        std::thread::yield_now();
+    }
+}
+
+/// What becomes of a worker whose task is ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Worker {
+    Ended,
+    GoesOn,
+}
+
+/// Two ranks with a worker each: `ends` the task of one at its gate while the other is at the barrier, the leader or not; then both
+/// meet at the next execution.
+fn ends_at_its_gate(words: &'static [AtomicU32; 2], ends: impl Fn(&ProxyQueue, Ticket) -> Worker) {
     let buses = bus::everybody(2);
     let tasks: Vec<_> = buses.iter().map(|bus| Arc::new(task(bus))).collect();
-    for (round, aborted) in [0, 1, 0].into_iter().enumerate() {
-        let other = 1 - aborted;
+    for (round, doomed) in [0, 1, 0].into_iter().enumerate() {
+        let other = 1 - doomed;
         let exec = ExecId(10 * round as u64);
-        let (stopped, doomed) = worker(aborted, &tasks[aborted], &WORDS[aborted]);
-        let (queue, context) = worker(other, &tasks[other], &WORDS[other]);
-        let late = doomed.enqueue(exec).unwrap().barrier.unwrap();
-        let told = context.enqueue(exec).unwrap().barrier.unwrap();
+        let mut workers: Vec<_> = (0..2)
+            .map(|rank| worker(rank, &tasks[rank], &words[rank]))
+            .collect();
+        let tickets: Vec<_> = workers
+            .iter()
+            .map(|(_, context)| context.enqueue(exec).unwrap().barrier.unwrap())
+            .collect();
         // The device of the one fires, that of the other does not.
-        fire(&WORDS[other]);
+        fire(&words[other]);
+        at_its_gate(&workers[doomed].0, tickets[doomed]);
         let start = Instant::now();
-        while stopped.poll(late) != Ok(Poll::Pending(RunState::WaitingDeviceTrigger)) {
-            assert!(start.elapsed() < AMPLE);
-            std::thread::yield_now();
-        }
-        stopped.release(Release::Abort, AMPLE).unwrap();
-        let status = queue.consume(told, Patience::until(AMPLE));
+        let after = ends(&workers[doomed].0, tickets[doomed]);
+        let status = workers[other]
+            .0
+            .consume(tickets[other], Patience::until(AMPLE));
         assert_eq!(status, Ok(Status::PEER_CANCELLED));
         assert!(start.elapsed() < FAR / 2, "{:?}", start.elapsed());
-        // The next worker of the rank is in step.
-        let (again, fresh) = worker(aborted, &tasks[aborted], &WORDS[aborted]);
+        if after == Worker::Ended {
+            workers[doomed] = worker(doomed, &tasks[doomed], &words[doomed]);
+        }
         let exec = ExecId(exec.0 + 1);
-        let both = [
-            (&again, fresh.enqueue(exec).unwrap()),
-            (&queue, context.enqueue(exec).unwrap()),
-        ];
-        WORDS.iter().for_each(fire);
-        for (queue, execution) in both {
-            let status = queue.consume(execution.barrier.unwrap(), Patience::until(AMPLE));
+        let next: Vec<_> = workers
+            .iter()
+            .map(|(_, context)| context.enqueue(exec).unwrap().barrier.unwrap())
+            .collect();
+        words.iter().for_each(fire);
+        for ((queue, _), ticket) in workers.iter().zip(next) {
+            let status = queue.consume(ticket, Patience::until(AMPLE));
             assert_eq!(status, Ok(Status::SUCCESS));
         }
     }
+}
+
+#[test]
+fn h21_a_worker_that_is_aborted_at_the_gate_of_a_barrier_keeps_nobody_waiting() {
+    static WORDS: [AtomicU32; 2] = [const { AtomicU32::new(0) }; 2];
+    ends_at_its_gate(&WORDS, |queue, _| {
+        queue.release(Release::Abort, AMPLE).unwrap();
+        Worker::Ended
+    });
+}
+
+#[test]
+fn h21_one_task_that_is_aborted_at_the_gate_of_a_barrier_keeps_nobody_waiting() {
+    static WORDS: [AtomicU32; 2] = [const { AtomicU32::new(0) }; 2];
+    ends_at_its_gate(&WORDS, |queue, ticket| {
+        queue.abort(ticket, AMPLE).unwrap();
+        Worker::GoesOn
+    });
 }
 
 /// What a device writes, once the word is armed.
