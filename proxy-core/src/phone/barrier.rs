@@ -15,6 +15,12 @@
 //! the last generation that passed, before it goes on, and the slow rank looks there: who decided g+1 has noted how g ended.
 //! A rank may be slow by 2^19 generations.
 //!
+//! The leader gathers from all, not through a tree. 127 lines that another core has just written take it 2.5 us, 31 take 0.8 us, 7 take
+//! 0.3 us (2 cores, AMD EPYC). With a tree of 8 it would read a sixth of the lines, but behind one or two ranks in a row, each
+//! of which must notice others first: 0.3 us if it spins on a core of its own, a tick of its worker if it is a task, tens of
+//! us if it sleeps. And all ranks together would execute twice as much, mostly on cores that they share: 54 thousand instructions per
+//! generation against 27 thousand for 128 ranks, 15 against 8 for 32.
+//!
 //! The execution id travels with the arrival. The leader compares; a rank that is at another execution makes the generation fail
 //! for everybody, as the original does not support programs that differ between ranks.
 //!
