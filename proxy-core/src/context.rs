@@ -4,6 +4,7 @@ use core::fmt;
 
 use crate::id::{BlockIndex, ContextId, Rank};
 use crate::limits::{BLOCKS, STREAMS, index, narrow};
+use crate::port::DeviceWords;
 use crate::status::TaskKind;
 use crate::sync::{AtomicU32, AtomicUsize, Edge, Ordering, edge, shared_array, shared_fn};
 use crate::trigger::{Arming, Arms, Gate, Polarity};
@@ -162,11 +163,13 @@ pub enum ContextError {
         /// How many there are.
         capacity: u32,
     },
-    /// The queue serves as many ranks as it can.
+    /// The queue serves as many ranks as it can: each has a context, or tasks that are unfinished.
     TooManyRanks {
         /// How many it can.
         capacity: u32,
     },
+    /// Another thread is giving a rank its place at this moment: register again.
+    Contended,
     /// The id is not one of a registered context.
     Unknown,
     /// The caller is a forked child: the worker is its parent's. Said by shells; the core knows no processes.
@@ -194,6 +197,9 @@ impl fmt::Display for ContextError {
             Self::TooManyRanks { capacity } => {
                 write!(f, "the queue already serves {capacity} ranks, its limit")
             }
+            Self::Contended => {
+                f.write_str("another thread is giving a rank its place: register again")
+            }
             Self::Unknown => f.write_str("no such context is registered"),
             Self::Forked => f.write_str(crate::FORKED),
             Self::Busy { unfinished } => {
@@ -210,14 +216,15 @@ impl core::error::Error for ContextError {}
 /// ```text
 ///        1 register             2 register           3 retire
 ///   FREE ----------> CLAIMED -------------> LIVE -------------> RETIRING
-///     ^                                       ^  4 still in use  |   |
+///     ^                                       ^  4 in use, reset |   |
 ///     |                                       +------------------+   |
 ///     +--------------------------------------------------------------+
 ///                           5 nothing unfinished
 /// ```
 ///
 /// An append counts itself first and then confirms, by a read-modify-write of the word, that the context is still LIVE; a retire
-/// leaves LIVE first and then reads the count. So at least one of them sees the other and gives way.
+/// (or a reset of its start words, which goes the same way and back) leaves LIVE first and then reads the count. So at least one of
+/// them sees the other and gives way.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct ContextSlot {
@@ -411,11 +418,35 @@ impl<const N: usize> Contexts<N> {
         })
     }
 
-    /// Frees a place whose tasks are all finished. An append that comes while it looks is refused as unknown.
-    pub(crate) fn retire(&self, id: ContextId) -> Result<(), ContextError> {
+    /// Frees a place whose tasks are all finished, and returns its bucket. An append that comes while it looks is refused as unknown.
+    pub(crate) fn retire(&self, id: ContextId) -> Result<u32, ContextError> {
+        self.at_rest(id, |_, _| FREE).map(|entry| entry.bucket)
+    }
+
+    /// Resets the start words of both kinds and their arms, if all tasks are finished; appends and arms meanwhile as in `retire`.
+    pub(crate) fn reset_words<W: DeviceWords + ?Sized>(
+        &self,
+        id: ContextId,
+        words: &W,
+    ) -> Result<(), ContextError> {
+        let reset = |slot: &ContextSlot, entry: &Entry| {
+            for kind in [TaskKind::Network, TaskKind::Barrier] {
+                slot.gate(id, kind, &entry.spec).reset(words);
+            }
+            LIVE
+        };
+        self.at_rest(id, reset).map(|_| ())
+    }
+
+    /// Keeps appends out, and if then no task is unfinished does `what`, whose answer is the phase in which the place is left.
+    fn at_rest(
+        &self,
+        id: ContextId,
+        what: impl FnOnce(&ContextSlot, &Entry) -> u32,
+    ) -> Result<Entry, ContextError> {
         let slot = self.get(id).ok_or(ContextError::Unknown)?;
-        slot.entry(id).ok_or(ContextError::Unknown)?;
-        // Looked at first without leaving LIVE, so that a retire that must fail disturbs no append.
+        let entry = slot.entry(id).ok_or(ContextError::Unknown)?;
+        // Looked at first without leaving LIVE, so that a call that must fail disturbs no append.
         slot.check_finished()?;
         let (live, retiring) = (live_word(id), retiring_word(id));
         // Acquire pairs with the confirmation in `count_enqueue`; relaxed on failure: somebody else retires it.
@@ -424,15 +455,16 @@ impl<const N: usize> Contexts<N> {
             .compare_exchange(live, retiring, acquire, Ordering::Relaxed)
             .map_err(|_| ContextError::Unknown)?;
         let finished = slot.check_finished();
-        let next = if finished.is_ok() {
-            live & !PHASE
-        } else {
-            live
+        let phase = match finished {
+            Ok(()) => what(slot, &entry),
+            Err(_) => LIVE,
         };
         // Release pairs with the acquire in `register` or, if the context stays, in `entry`. A swap, as in `register`.
-        slot.word
-            .swap(next, edge(Edge::ContextPublish, Ordering::AcqRel));
-        finished
+        slot.word.swap(
+            live & !PHASE | phase,
+            edge(Edge::ContextPublish, Ordering::AcqRel),
+        );
+        finished.map(|()| entry)
     }
 }
 

@@ -6,6 +6,7 @@
 mod abort;
 mod answer;
 mod append;
+mod ranks;
 
 use crate::board::{Phase, Slot, Verdict, Word};
 use crate::context::{ContextError, ContextSlot, Contexts, Entry, Spec};
@@ -15,27 +16,12 @@ use crate::inbox::Inbox;
 use crate::limits::{MAX_SLOTS, index, narrow};
 use crate::port::DeviceWords;
 use crate::status::{RunState, TaskKind};
-use crate::sync::{AtomicU32, Ordering, shared_array, shared_fn};
+use crate::sync::{AtomicU32, shared_array, shared_fn};
+
+use ranks::RankPlace;
 
 pub use abort::OrderError;
 pub use answer::{Appended, EnqueueError, Poll, PollError, TaskView};
-
-/// One rank's place: who it is, and where to look for a free slot first.
-#[derive(Debug)]
-#[repr(align(64))]
-struct RankPlace {
-    /// Rank + 1; 0 = nobody.
-    rank: AtomicU32,
-    hint: AtomicU32,
-}
-
-impl RankPlace {
-    shared_fn! {
-        fn new() -> Self {
-            Self { rank: AtomicU32::new(0), hint: AtomicU32::new(0) }
-        }
-    }
-}
 
 /// The queue of one group: `RANKS` ranks with `TASKS` slots each, and `CONTEXTS` contexts.
 ///
@@ -44,7 +30,7 @@ impl RankPlace {
 /// | [`enqueue`](Self::enqueue), [`append`](Self::append) | lock-free | any thread |
 /// | [`poll`](Self::poll), [`check`](Self::check) | lock-free | any thread |
 /// | [`order`](Self::order), [`conclude`](Self::conclude) | lock-free | any thread |
-/// | [`register`](Self::register), [`retire`](Self::retire) | lock-free, cold | any thread |
+/// | [`register`](Self::register), [`retire`](Self::retire), [`reset_words`](Self::reset_words) | lock-free, cold | any thread |
 /// | [`arm_bell`](Self::arm_bell) | lock-free | the worker |
 ///
 /// All-zero is a valid empty queue. Size: 64 bytes per slot, context and rank.
@@ -52,6 +38,8 @@ impl RankPlace {
 pub struct Queue<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> {
     inbox: Inbox,
     ranks: [RankPlace; RANKS],
+    /// 1 while a thread gives a rank its place.
+    naming: AtomicU32,
     slots: [[Slot; TASKS]; RANKS],
     contexts: Contexts<CONTEXTS>,
 }
@@ -79,17 +67,26 @@ impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS,
             Self {
                 inbox: Inbox::new(),
                 ranks: shared_array!(RankPlace::new()),
+                naming: AtomicU32::new(0),
                 slots: shared_array!(shared_array!(Slot::new())),
                 contexts: Contexts::new(),
             }
         }
     }
 
-    /// Registers a context and returns its id. Cold; O(contexts + ranks).
+    /// Registers a context and returns its id. Cold; O(contexts + ranks), and O(slots) if its rank needs the place of another.
+    ///
+    /// A rank keeps its place as long as it has contexts, and after that until another rank finds no other place; statuses that
+    /// nobody has consumed are given up only if there is no place without them. Two threads that register contexts of new
+    /// ranks at once may find one of them told [`ContextError::Contended`], which a lock around this call prevents.
     pub fn register(&self, spec: &Spec) -> Result<ContextId, ContextError> {
         spec.validate()?;
-        let bucket = self.rank_place(spec.rank)?;
-        self.contexts.register(spec, bucket)
+        let bucket = self.join_rank(spec.rank)?;
+        let registered = self.contexts.register(spec, bucket);
+        if registered.is_err() {
+            self.leave_rank(bucket);
+        }
+        registered
     }
 
     /// Forgets a context, once none of its tasks is unfinished. Statuses that were not consumed can be polled by ticket until an
@@ -97,7 +94,24 @@ impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS,
     /// that runs beside it keeps the context and makes this say busy, or is refused with [`EnqueueError::UnknownContext`];
     /// if the two meet in the middle, both are refused and the context stays.
     pub fn retire(&self, context: ContextId) -> Result<(), ContextError> {
-        self.contexts.retire(context)
+        let bucket = self.contexts.retire(context)?;
+        self.leave_rank(bucket);
+        Ok(())
+    }
+
+    /// Gives the start words of a context, of both kinds, a fresh start: no execution is armed, and every word holds
+    /// [`CONSUMED`](crate::trigger::CONSUMED), so that the next enqueue (or [`arm`](Self::arm), or the device) arms anew.
+    ///
+    /// For use after an execution that ended before its gate: its fire, if it came late, would open the gate of the next one or
+    /// answer every later enqueue with [`EnqueueError::FiredBeforeArm`]. The device must have been stopped or have come to rest: a
+    /// fire that comes after this call is taken for the next execution's. Refused while a task of the context is unfinished;
+    /// beside an append it behaves as [`retire`](Self::retire) does. Cold, any thread.
+    pub fn reset_words<W: DeviceWords + ?Sized>(
+        &self,
+        context: ContextId,
+        words: &W,
+    ) -> Result<(), ContextError> {
+        self.contexts.reset_words(context, words)
     }
 
     /// Appends one execution: its network task and, if the context has one, its barrier task; both or none. The status
@@ -228,8 +242,8 @@ impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS,
     /// Every unconsumed task, done ones included, and those that the worker still holds although a verdict was consumed, as of
     /// the moment its slot is visited. Lock-free, O(slots of the ranks in use), cold.
     pub fn tasks(&self) -> impl Iterator<Item = TaskView> + '_ {
-        // Relaxed: a rank's place is taken before its first task is appended, and stays.
-        let in_use = |place: &RankPlace| place.rank.load(Ordering::Relaxed) != 0;
+        // A place is some rank's from before its first task on.
+        let in_use = |place: &RankPlace| place.rank().is_some();
         let rows = (0_u32..).zip(self.ranks.iter().zip(&self.slots));
         rows.filter(move |(_, (place, _))| in_use(place))
             .flat_map(|(bucket, (_, row))| (bucket.wrapping_mul(narrow(TASKS))..).zip(row))
@@ -278,13 +292,10 @@ impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS,
         self.inbox.is_empty()
     }
 
-    /// The rank in whose slots a ticket lies.
+    /// The rank in whose slots a ticket lies. Once the ticket is spent that may be another rank than it was given out for.
     pub fn rank_of(&self, ticket: Ticket) -> Option<Rank> {
-        let place = self
-            .ranks
-            .get(index(ticket.slot.checked_div(narrow(TASKS))?))?;
-        // Relaxed: a rank's place never changes once it is taken.
-        place.rank.load(Ordering::Relaxed).checked_sub(1).map(Rank)
+        let place = index(ticket.slot.checked_div(narrow(TASKS))?);
+        self.ranks.get(place)?.rank()
     }
 
     pub(crate) const fn inbox(&self) -> &Inbox {
@@ -305,28 +316,6 @@ impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS,
         let slot = self.contexts.get(id).ok_or(EnqueueError::UnknownContext)?;
         let entry = slot.entry(id).ok_or(EnqueueError::UnknownContext)?;
         Ok((slot, entry))
-    }
-
-    /// The place of a rank, taking a free one if it has none.
-    fn rank_place(&self, rank: Rank) -> Result<u32, ContextError> {
-        let stored = rank.0.checked_add(1).ok_or(ContextError::OutOfRange {
-            field: "rank",
-            found: rank.0,
-            accepted: "0 to 4294967294",
-        })?;
-        for (place, entry) in self.ranks.iter().enumerate() {
-            // Relaxed, here and below: the number is the whole message.
-            let taken =
-                entry
-                    .rank
-                    .compare_exchange(0, stored, Ordering::Relaxed, Ordering::Relaxed);
-            if taken.map_or_else(|other| other == stored, |_| true) {
-                return Ok(narrow(place));
-            }
-        }
-        Err(ContextError::TooManyRanks {
-            capacity: narrow(RANKS),
-        })
     }
 }
 

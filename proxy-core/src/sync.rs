@@ -79,6 +79,8 @@ pub enum Edge {
     ContextConfirm,
     /// The worker reports a context's task as finished; `retire` reads it.
     ContextFinish,
+    /// A rank is given a place, or leaves it; the next registers find that.
+    RankPlace,
     /// An armed execution is counted; the worker's gate reads the count.
     Arm,
     /// A record of the black box is written; a dump reads it.

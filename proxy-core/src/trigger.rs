@@ -13,7 +13,7 @@
 //!   must write another value each time (an execution's number, say), and never 0.
 //! - An execution that ends before its gate (abort, failed start) gives up its arm. If the device still fires for it, that fire
 //!   opens the gate of the next execution if one is armed by then, and makes its arming fail if not: stop the device, or let it come
-//!   to rest, before the context is used again.
+//!   to rest, then give the words a fresh start with [`Queue::reset_words`](crate::Queue::reset_words).
 //!
 //! Executions of one context and kind share their words, so a fire belongs to the oldest of them that waits: once one has found
 //! its gate closed, the gate stays closed for those behind it until the worker's next pass.
@@ -129,9 +129,9 @@ impl Arms {
         }
     }
 
-    /// Back to nothing armed, when the context's place is given to another.
+    /// Back to nothing armed, while the context's place is not live.
     pub(crate) fn reset(&self) {
-        // Relaxed, both: published with the context itself.
+        // Relaxed, both: published with the word that makes the context live.
         self.count.store(0, Ordering::Relaxed);
         self.closed_in.store(0, Ordering::Relaxed);
     }
@@ -244,6 +244,22 @@ impl Gate<'_> {
     pub(crate) fn disarm(&self) {
         if self.counts() {
             self.arms.take();
+        }
+    }
+
+    /// Forgets every arm and consumes every word, whatever stands in it, while the context is kept from being used. Lock-free:
+    /// retried only when the device has written in between.
+    pub(crate) fn reset<W: DeviceWords + ?Sized>(&self, words: &W) {
+        self.arms.reset();
+        for stream in self.streams() {
+            loop {
+                let word = words.load(self.context, self.kind, stream);
+                if word == CONSUMED
+                    || words.compare_exchange(self.context, self.kind, stream, word, CONSUMED)
+                {
+                    break;
+                }
+            }
         }
     }
 

@@ -88,7 +88,7 @@ const fn context(error: &ContextError) -> NRT_STATUS {
     match error {
         ContextError::OutOfRange { .. } => status::NRT_INVALID,
         ContextError::TableFull { .. } | ContextError::TooManyRanks { .. } => status::NRT_RESOURCE,
-        ContextError::Busy { .. } => status::ENC_PROXY_BUSY,
+        ContextError::Busy { .. } | ContextError::Contended => status::ENC_PROXY_BUSY,
         ContextError::Forked => status::ENC_PROXY_FORKED,
         ContextError::Unknown => status::NRT_INVALID_HANDLE,
     }

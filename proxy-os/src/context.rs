@@ -1,7 +1,9 @@
 //! Contexts: what the tasks of one loaded collective work on, checked once when the context is built.
 
+mod table;
+
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::Arc;
 
 use proxy_core::fifo::{self, FifoError, NetDestAddr, NetOpsInfo, NetSrcAddr};
 use proxy_core::limits::STREAMS;
@@ -15,6 +17,8 @@ use crate::device::DeviceWord;
 use crate::nccom::ProxyComm;
 use crate::sys::clock;
 use crate::trace::Lane;
+
+pub(crate) use table::ContextTable;
 
 /// The three FIFO arrays of one stream of one basic block. They are lent to the library from start to stop.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -386,62 +390,4 @@ impl DeviceWords for ContextData {
             false => 0,
         }
     }
-}
-
-/// The contexts of one queue by id, for the worker. Locked when a context comes, goes, or is first seen by the worker.
-#[derive(Debug, Default)]
-pub(crate) struct ContextTable(Mutex<Places>);
-
-type Places = Vec<Option<(ContextId, Arc<ContextData>)>>;
-
-impl ContextTable {
-    pub(crate) fn insert(&self, id: ContextId, data: Arc<ContextData>) {
-        let mut places = self.lock();
-        let place = place(id);
-        if places.len() <= place {
-            places.resize_with(place + 1, || None);
-        }
-        places[place] = Some((id, data));
-    }
-
-    pub(crate) fn remove(&self, id: ContextId) {
-        let mut places = self.lock();
-        if let Some(entry) = places
-            .get_mut(place(id))
-            .filter(|entry| entry.as_ref().is_some_and(|(other, _)| *other == id))
-        {
-            *entry = None;
-        }
-    }
-
-    pub(crate) fn get(&self, id: ContextId) -> Option<Arc<ContextData>> {
-        let places = self.lock();
-        let (found, data) = places.get(place(id))?.as_ref()?;
-        (*found == id).then(|| Arc::clone(data))
-    }
-
-    /// As [`Self::get`], but `None` if somebody holds the table.
-    pub(crate) fn try_get(&self, id: ContextId) -> Option<Option<Arc<ContextData>>> {
-        let places = match self.0.try_lock() {
-            Ok(places) => places,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return None,
-        };
-        let entry = places.get(place(id)).and_then(Option::as_ref);
-        Some(
-            entry
-                .filter(|(found, _)| *found == id)
-                .map(|(_, data)| Arc::clone(data)),
-        )
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Places> {
-        // A panic inside these few lines leaves a valid table.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn place(id: ContextId) -> usize {
-    // Below the queue's number of contexts.
-    id.index() as usize
 }

@@ -62,7 +62,7 @@ pub(crate) struct Shared {
     pub(crate) completion: Completion,
     /// Every task is to end with `ABORTED`.
     pub(crate) abort: AtomicBool,
-    /// A context was retired since the worker last forgot those that were.
+    /// A context was retired, or dropped while busy, since the worker last looked for those that were.
     pub(crate) retired: AtomicBool,
     /// Whether the worker is counted as left behind.
     pub(crate) left: Left,
@@ -77,6 +77,14 @@ impl Shared {
             self.watch.count_ring();
             self.bell.ring();
         }
+    }
+
+    /// Has the worker look for contexts that are retired or dropped.
+    fn tell_retired(&self) {
+        // Release pairs with the worker's swap; the table itself is locked.
+        self.retired.store(true, Ordering::Release);
+        // A sleeping worker would keep a context's memory until its next task.
+        self.bell.ring();
     }
 }
 
@@ -167,12 +175,10 @@ impl ProxyQueue {
         let (spec, mut data) = builder.finish()?;
         data.times_appends = self.shared.times_appends;
         let data = Arc::new(data);
-        let id = self
-            .shared
-            .core
-            .register(&spec)
+        let shared = &self.shared;
+        let id = (shared.contexts)
+            .register(&shared.core, &spec, &data)
             .map_err(BuildError::Context)?;
-        self.shared.contexts.insert(id, Arc::clone(&data));
         Ok(Context {
             queue: Arc::clone(self),
             data,

@@ -117,6 +117,7 @@ fn text(payload: &(dyn Any + Send)) -> &str {
 fn serve(driver: &mut WorkerDriver, ports: &mut WorkerPorts, shared: &Shared, budget: Budget) {
     let mut ladder = Ladder::new(budget);
     let mut ticks = 0_u64;
+    let mut dropped = false;
     loop {
         ports.tick();
         let tick = driver.tick(&shared.core, ports);
@@ -125,12 +126,18 @@ fn serve(driver: &mut WorkerDriver, ports: &mut WorkerPorts, shared: &Shared, bu
         if tick.done > 0 || tick.aborted > 0 {
             shared.completion.announce();
         }
-        forget_retired(shared, ports);
+        let mut ended = tick.done.wrapping_add(tick.aborted);
         // Acquire pairs with the release in `ProxyQueue::close`.
-        if shared.abort.load(Ordering::Acquire)
-            && driver.abort_all(&shared.core, Status::ABORTED, ports) > 0
-        {
-            shared.completion.announce();
+        if shared.abort.load(Ordering::Acquire) {
+            let aborted = driver.abort_all(&shared.core, Status::ABORTED, ports);
+            if aborted > 0 {
+                shared.completion.announce();
+            }
+            ended = ended.wrapping_add(aborted);
+        }
+        // Dropped contexts are busy until a task ends.
+        if has_retired(shared) || (dropped && ended > 0) {
+            dropped = ports.forget_retired();
         }
         if tick.next == Next::Sleep
             && shared.core.shut_by().is_some()
@@ -147,15 +154,12 @@ fn serve(driver: &mut WorkerDriver, ports: &mut WorkerPorts, shared: &Shared, bu
     }
 }
 
-/// Forgets retired contexts between two ticks, so that a busy worker frees them, too. A sleeping one is rung for it.
-fn forget_retired(shared: &Shared, ports: &mut WorkerPorts) {
+/// Whether contexts were retired or dropped since the last look. A sleeping worker is rung for it.
+fn has_retired(shared: &Shared) -> bool {
     // Relaxed: a look that costs nothing; the swap orders.
-    if shared.retired.load(Ordering::Relaxed)
-        // Acquire pairs with the release in `Context::try_retire`.
+    shared.retired.load(Ordering::Relaxed)
+        // Acquire pairs with the release in `Shared::tell_retired`.
         && shared.retired.swap(false, Ordering::Acquire)
-    {
-        ports.forget_retired();
-    }
 }
 
 /// Sleeps on the doorbell, if there is nothing to see first.

@@ -35,9 +35,9 @@ impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS,
 
     /// Frees the slots of tasks that are done and whose context has been retired; returns whether there were any.
     ///
-    /// Only who kept a ticket can still ask for such a status, and an append needs the room more. Lock-free, O(slots of the rank); an
-    /// append comes here only when the rank is full.
-    fn reclaim(&self, bucket: u32) -> bool {
+    /// Only who kept a ticket can still ask for such a status, and others need the room more. Lock-free, O(slots of the rank); an
+    /// append comes here only when the rank is full, a register when every other place is in use.
+    pub(super) fn reclaim(&self, bucket: u32) -> bool {
         let mut any = false;
         for slot in self.slots.get(index(bucket)).into_iter().flatten() {
             let word = slot.word();

@@ -41,10 +41,11 @@ impl WorkerPorts {
         }
     }
 
-    /// Forgets contexts that have been retired. Called between ticks: a retired context has no unfinished task, so the
-    /// driver asks for it no more.
-    pub(crate) fn forget_retired(&mut self) {
+    /// Retires contexts that were dropped and are busy no more, and forgets all that are retired; whether dropped ones are still busy.
+    /// Called between ticks: a retired context has no unfinished task, so the driver asks for it no more.
+    pub(crate) fn forget_retired(&mut self) -> bool {
         let table: &ContextTable = &self.shared.contexts;
+        let busy = table.retire_dropped(&self.shared.core);
         for place in &mut self.contexts {
             if place
                 .as_ref()
@@ -53,6 +54,7 @@ impl WorkerPorts {
                 *place = None;
             }
         }
+        busy
     }
 
     /// A tick begins.

@@ -1,7 +1,6 @@
 //! A registered context, as an embedder holds it: append, arm, look up, retire.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use proxy_core::{
     ContextError, ContextId, EnqueueError, ExecId, Poll, PollError, Rank, TaskKind, Ticket,
@@ -23,7 +22,7 @@ pub struct Execution {
     pub sequence: usize,
 }
 
-/// A registered context. Dropping it retires it; if tasks are unfinished then, its place is given up with the queue.
+/// A registered context. Dropping it retires it; if tasks are unfinished then, the worker does so when the last one has ended.
 #[derive(Debug)]
 pub struct Context {
     pub(super) queue: Arc<ProxyQueue>,
@@ -85,6 +84,23 @@ impl Context {
         self.queue.shared.core.arm(self.id, kind, &*self.data)
     }
 
+    /// Gives the start words a fresh start after an execution that ended before its device fired (aborted, timed out, a failed start):
+    /// every word is consumed and nothing is armed, so that the next [`enqueue`](Self::enqueue) arms anew.
+    ///
+    /// Without it a fire that comes late starts the next execution before its time, or has every enqueue refused with
+    /// [`EnqueueError::FiredBeforeArm`]. Stop the device or let it come to rest first: a fire that comes after this call is taken
+    /// for the next execution's. Any thread but beside an enqueue, which may be refused as if the context were unknown.
+    /// Costs a load and a compare-and-swap per word.
+    ///
+    /// # Errors
+    /// [`ContextError::Busy`] while a task of the context is unfinished; nothing is changed then.
+    pub fn reset(&self) -> Result<(), ContextError> {
+        if fork::is_child() {
+            return Err(ContextError::Forked);
+        }
+        self.queue.shared.core.reset_words(self.id, &*self.data)
+    }
+
     /// State of the context's oldest unconsumed task of a kind; consumes it when it is done.
     ///
     /// # Errors
@@ -131,10 +147,7 @@ impl Context {
         let shared = &self.queue.shared;
         shared.core.retire(self.id)?;
         shared.contexts.remove(self.id);
-        // Release pairs with the worker's swap; the table itself is locked.
-        shared.retired.store(true, Ordering::Release);
-        // A sleeping worker would keep the context's memory until its next task.
-        shared.bell.ring();
+        shared.tell_retired();
         Ok(())
     }
 }
@@ -142,10 +155,14 @@ impl Context {
 impl Drop for Context {
     fn drop(&mut self) {
         if let Err(error @ ContextError::Busy { .. }) = self.try_retire() {
-            log::warn(format_args!(
-                "{} dropped: {error}; it is kept until its queue ends",
+            log::info(format_args!(
+                "{} dropped: {error}; it is retired when they have ended",
                 self.id
             ));
+            let shared = &self.queue.shared;
+            shared.contexts.abandon(self.id);
+            // The last task may have ended before the line above: the worker looks once in any case.
+            shared.tell_retired();
         }
     }
 }

@@ -11,7 +11,7 @@ use proxy_kit::pair::{CONTEXTS, Op, Pair, all, quiet};
 fn random_spec(random: &mut XorShift) -> Spec {
     let small = |random: &mut XorShift, below| u8::try_from(random.below(below)).unwrap();
     Spec {
-        rank: random.pick(&[Rank(9), Rank(2), Rank(5)]),
+        rank: random.pick(&[Rank(9), Rank(2), Rank(5), Rank(7), Rank(0)]),
         streams: if random.once_in(8) {
             0
         } else {
@@ -54,7 +54,8 @@ fn random_op(random: &mut XorShift, contexts: usize, tasks: usize) -> Op {
         45..80 => Op::Tick(mixed),
         80..87 => Op::Poll(task),
         87..94 => Op::Check(number, kind),
-        94..96 => Op::ArmBell,
+        94 => Op::ArmBell,
+        95 => Op::Reset(number),
         96 => Op::Retire(number),
         97 | 98 => Op::Register(number),
         _ if random.once_in(4) => Op::Shut(random.pick(&[Shut::Closed, Shut::Dead])),
@@ -143,6 +144,7 @@ fn all_short_sequences_of_explicit_arming_agree() {
         Op::Fire(0, NETWORK, 1, 5),
         Op::Tick(quiet()),
         Op::Register(0),
+        Op::Reset(0),
         Op::AbortAll(quiet()),
     ];
     exhaust(&[spec], &alphabet, 6);
@@ -188,6 +190,23 @@ fn all_short_sequences_of_orders_and_verdicts_agree() {
         Op::ArmBell,
     ];
     exhaust(&[spec], &alphabet, 6);
+}
+
+/// Four ranks take turns at three places.
+#[test]
+fn all_short_sequences_of_more_ranks_than_places_agree() {
+    let specs = [4, 3, 2, 1].map(|rank| Spec::new(Rank(rank)));
+    let alphabet = [
+        Op::Enqueue(0),
+        Op::Enqueue(3),
+        Op::AbortAll(quiet()),
+        Op::Poll(0),
+        Op::Retire(0),
+        Op::Retire(1),
+        Op::Register(0),
+        Op::Register(3),
+    ];
+    exhaust(&specs, &alphabet, 6);
 }
 
 /// The comparison itself can fail: what a tick calls is really looked at.

@@ -107,6 +107,53 @@ fn a_retired_contexts_memory_is_freed_by_a_worker_that_is_busy_with_another_task
 }
 
 #[test]
+fn h45_two_hundred_ranks_are_served_one_after_the_other() {
+    let (script, queue) = (Script::open(), queue(1));
+    for rank in 0..200 {
+        let builder = script.context_among(rank, 200).block(1, sets(1, 1));
+        let context = queue.context(builder).unwrap();
+        let ticket = context.append(TaskKind::Network, ExecId(1)).unwrap();
+        // Every other status is left behind, and stands in nobody's way.
+        if rank % 2 == 0 {
+            let status = queue.consume(ticket, Patience::until(PATIENCE));
+            assert_eq!(status, Ok(Status::SUCCESS));
+        }
+        drop(context);
+        until("the context is retired", || queue.unfinished().is_empty());
+    }
+}
+
+/// Drops busy contexts until the table has been filled several times over.
+#[test]
+fn h45_a_context_dropped_while_busy_gives_its_place_back() {
+    let script = Script::with(&["progress * -> idle=1 done=0"]);
+    let queue = queue(1);
+    let freed = Arc::new(AtomicBool::new(false));
+    let builder = script.context(0).block(1, sets(1, 1));
+    let barrier = Box::new(Alone(Arc::clone(&freed)));
+    let context = queue.context(builder.barrier(barrier, Vec::new())).unwrap();
+    // The network task alone: the barrier's would never end.
+    let ticket = context.append(TaskKind::Network, ExecId(1)).unwrap();
+    drop(context);
+    assert!(matches!(queue.poll(ticket), Ok(Poll::Pending(_))));
+    assert!(!freed.load(Ordering::Acquire), "freed under its task");
+    script.rule("progress * -> done=1");
+    let status = queue.consume(ticket, Patience::until(PATIENCE));
+    assert_eq!(status, Ok(Status::SUCCESS), "its status is kept");
+    until("the context is freed", || freed.load(Ordering::Acquire));
+
+    for exec in 0..1000 {
+        let context = queue
+            .context(script.context(0).block(1, sets(1, 1)))
+            .unwrap();
+        let execution = context.enqueue(ExecId(exec)).unwrap();
+        drop(context);
+        let status = queue.consume(execution.network, Patience::until(PATIENCE));
+        assert_eq!(status, Ok(Status::SUCCESS));
+    }
+}
+
+#[test]
 fn a_context_outside_its_communicator_or_its_queues_life_is_refused() {
     let script = Script::open();
     let queue = queue(8);

@@ -34,7 +34,7 @@ fn spec(input: &mut Input<'_>) -> Spec {
     let bits = input.byte();
     let small = input.byte();
     Spec {
-        rank: input.pick(&[Rank(9), Rank(2), Rank(5)]),
+        rank: input.pick(&[Rank(9), Rank(2), Rank(5), Rank(7)]),
         streams: small % 5,
         blocks: u16::from(small / 5 % 3) + 1,
         skip: bits & 0b111 == 7,
@@ -66,6 +66,7 @@ fn operation(input: &mut Input<'_>, contexts: usize, tasks: usize) -> Op {
         13 => Op::ArmBell,
         14 => match input.byte() % 4 {
             0 => Op::Retire(number),
+            1 => Op::Reset(number),
             _ => Op::Register(number),
         },
         _ => match input.byte() % 8 {

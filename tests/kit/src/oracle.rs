@@ -70,6 +70,8 @@ struct Task {
 #[derive(Debug)]
 pub struct Oracle {
     tasks_per_rank: usize,
+    /// Which rank each place belongs to.
+    ranks: Vec<Option<Rank>>,
     contexts: BTreeMap<(u32, u32), Spec>,
     tasks: Vec<Task>,
     inbox: Vec<TaskId>,
@@ -87,11 +89,12 @@ const fn key(context: ContextId) -> (u32, u32) {
 }
 
 impl Oracle {
-    /// An oracle for queues with this many tasks per rank.
+    /// An oracle for queues with this many ranks, and tasks per rank.
     #[must_use]
-    pub fn new(tasks_per_rank: usize) -> Self {
+    pub fn new(ranks: usize, tasks_per_rank: usize) -> Self {
         Self {
             tasks_per_rank,
+            ranks: vec![None; ranks],
             contexts: BTreeMap::new(),
             tasks: Vec::new(),
             inbox: Vec::new(),
@@ -106,6 +109,7 @@ impl Oracle {
 
     /// The id that the next registered context gets, in the first free place of the table.
     pub fn register(&mut self, spec: Spec, places: u32) -> Result<ContextId, ContextError> {
+        self.give_place(spec.rank)?;
         let taken = |place: &u32| self.contexts.keys().any(|(index, _)| index == place);
         let place = (0..places)
             .find(|place| !taken(place))
@@ -115,16 +119,54 @@ impl Oracle {
         Ok(ContextId::from_parts(place, generation))
     }
 
+    /// A rank without a place takes the first that nobody needs: one whose rank has neither contexts nor statuses to be consumed,
+    /// or else one whose rank has statuses only, which are given up.
+    fn give_place(&mut self, rank: Rank) -> Result<(), ContextError> {
+        if self.ranks.contains(&Some(rank)) {
+            return Ok(());
+        }
+        let has_contexts = |rank| self.contexts.values().any(|spec| spec.rank == rank);
+        let has_statuses = |rank| {
+            let mut tasks = self.tasks.iter();
+            tasks.any(|task| task.rank == rank && !task.consumed)
+        };
+        let unused = |place: &Option<Rank>| place.is_none_or(|rank| !has_contexts(rank));
+        let empty = |place: &Option<Rank>| place.is_none_or(|rank| !has_statuses(rank));
+        let mut places = self.ranks.iter();
+        let place = places
+            .position(|place| unused(place) && empty(place))
+            .or_else(|| self.ranks.iter().position(unused))
+            .ok_or(ContextError::TooManyRanks {
+                capacity: u32::try_from(self.ranks.len()).unwrap(),
+            })?;
+        if let Some(before) = self.ranks[place].replace(rank) {
+            self.give_up_retired(before);
+        }
+        Ok(())
+    }
+
     /// Forgets a context that has no unfinished task.
     pub fn retire(&mut self, context: ContextId) -> Result<(), ContextError> {
-        let spec = self.contexts.get(&key(context));
-        spec.ok_or(ContextError::Unknown)?;
+        self.at_rest(context)?;
+        self.contexts.remove(&key(context));
+        Ok(())
+    }
+
+    /// Gives the start words of a context that has no unfinished task a fresh start.
+    pub fn reset_words(&mut self, context: ContextId) -> Result<(), ContextError> {
+        let spec = self.at_rest(context)?;
+        for kind in [TaskKind::Network, TaskKind::Barrier] {
+            self.words.reset(context, kind, &spec);
+        }
+        Ok(())
+    }
+
+    fn at_rest(&self, context: ContextId) -> Result<Spec, ContextError> {
+        let spec = self.contexts.get(&key(context)).copied();
+        let spec = spec.ok_or(ContextError::Unknown)?;
         let unfinished = |task: &&Task| task.context == context && task.state != RunState::Done;
         match self.tasks.iter().filter(unfinished).count() {
-            0 => {
-                self.contexts.remove(&key(context));
-                Ok(())
-            }
+            0 => Ok(spec),
             unfinished => Err(ContextError::Busy {
                 unfinished: u32::try_from(unfinished).unwrap(),
             }),
@@ -215,7 +257,7 @@ impl Oracle {
         self.tasks.iter().filter(placed).count() + wanted <= self.tasks_per_rank
     }
 
-    /// A full rank gives up the statuses of retired contexts.
+    /// A rank that is full, or that loses its place, gives up the statuses of retired contexts.
     fn give_up_retired(&mut self, rank: Rank) {
         for task in &mut self.tasks {
             let retired = !self.contexts.contains_key(&key(task.context));

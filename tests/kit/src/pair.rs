@@ -7,8 +7,8 @@ use std::rc::Rc;
 
 use proxy_core::port::BarrierPoll;
 use proxy_core::{
-    Appended, Bell, Cause, ContextId, Driver, EnqueueError, ExecId, Queue, Shut, Spec, Status,
-    TaskKind, Ticket,
+    Appended, Bell, Cause, ContextError, ContextId, Driver, EnqueueError, ExecId, Queue, Shut,
+    Spec, Status, TaskKind, Ticket,
 };
 
 use crate::oracle::{Answer, Library, Mood, Oracle, Recorder, Table, TaskId};
@@ -37,6 +37,8 @@ pub enum Op {
     Check(usize, TaskKind),
     /// The worker wants to sleep.
     ArmBell,
+    /// The start words of a context get a fresh start.
+    Reset(usize),
     /// A context is forgotten.
     Retire(usize),
     /// A context is retired and registered again.
@@ -79,7 +81,7 @@ impl Pair {
             queue: Queue::new(),
             driver: Driver::new(),
             words: Rc::default(),
-            oracle: Oracle::new(TASKS),
+            oracle: Oracle::new(RANKS, TASKS),
             specs: specs.to_vec(),
             contexts: vec![ContextId::from_parts(0, 0); specs.len()],
             tickets: Vec::new(),
@@ -154,17 +156,12 @@ impl Pair {
             }
             Op::ArmBell => assert_eq!(self.queue.arm_bell(), self.oracle.arm_bell()),
             Op::Shut(by) => assert_eq!(self.queue.shut(by), self.oracle.shut(by)),
+            Op::Reset(number) => self.reset_words(number),
             Op::Retire(number) => {
                 let context = self.contexts[number];
                 assert_eq!(self.queue.retire(context), self.oracle.retire(context));
             }
-            Op::Register(number) => {
-                if self.oracle.retire(self.contexts[number]).is_err() {
-                    return;
-                }
-                assert_eq!(self.queue.retire(self.contexts[number]), Ok(()));
-                self.register(number);
-            }
+            Op::Register(number) => self.register_again(number),
         }
         let words = self.words.borrow().written();
         assert_eq!(words, self.oracle.table().written());
@@ -198,6 +195,21 @@ impl Pair {
                 }
             }
             _ => unreachable!("{op:?} is not about early ends"),
+        }
+    }
+
+    fn reset_words(&mut self, number: usize) {
+        let context = self.contexts[number];
+        let words = self.recorder(quiet());
+        let found = self.queue.reset_words(context, &words);
+        assert_eq!(found, self.oracle.reset_words(context));
+    }
+
+    fn register_again(&mut self, number: usize) {
+        let retired = self.oracle.retire(self.contexts[number]);
+        assert_eq!(self.queue.retire(self.contexts[number]), retired);
+        if !matches!(retired, Err(ContextError::Busy { .. })) {
+            self.register(number);
         }
     }
 

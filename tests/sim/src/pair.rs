@@ -125,7 +125,7 @@ impl Default for Pair {
             queue: Rc::default(),
             driver: Some(Box::default()),
             words: Rc::default(),
-            oracle: Oracle::new(TASKS),
+            oracle: Oracle::new(RANKS, TASKS),
             tape: None,
             tasks: HashMap::new(),
             laws: Laws::default(),

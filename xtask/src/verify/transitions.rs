@@ -43,7 +43,7 @@ const GATED: Check = (
 const BLOCKS: Check = (SEQUENCES, "all_short_sequences_of_blocks_and_stops_agree");
 const ARMED: Check = (SEQUENCES, "all_short_sequences_of_explicit_arming_agree");
 
-const MACHINES: [Machine; 7] = [
+const MACHINES: [Machine; 8] = [
     Machine {
         name: "network task",
         file: "proxy-core/src/task/network.rs",
@@ -109,6 +109,23 @@ const MACHINES: [Machine; 7] = [
         bare: &[(
             "tests/conformance/src/queue.rs",
             "a_context_is_retired_when_nothing_of_it_is_unfinished",
+        )],
+    },
+    Machine {
+        name: "place of a rank",
+        file: "proxy-core/src/queue/ranks.rs",
+        model: &[(
+            "tests/loom/tests/models/ranks.rs",
+            "a_place_goes_to_one_of_two_ranks",
+        )],
+        exhaustive: &[(
+            SEQUENCES,
+            "all_short_sequences_of_more_ranks_than_places_agree",
+        )],
+        fuzz: &["driver_ops"],
+        bare: &[(
+            "tests/conformance/src/queue.rs",
+            "tables_that_are_full_say_their_capacity",
         )],
     },
     Machine {

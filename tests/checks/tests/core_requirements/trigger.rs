@@ -3,11 +3,11 @@
 use proxy_core::trigger::{FiredBeforeArm, SENTINEL};
 use proxy_core::{
     Arming, ContextError, ContextId, Driver, EnqueueError, ExecId, Polarity, Queue, Rank, RunState,
-    Spec, Stream, TaskKind,
+    Spec, Status, Stream, TaskKind,
 };
 use proxy_kit::oracle::{Answer, Call};
 
-use crate::desk::{Desk, ENDS, IDLE};
+use crate::desk::{Desk, ENDS, IDLE, fails};
 
 type Shared = Queue<1, 4, 2>;
 type Worker = Driver<1, 4>;
@@ -111,6 +111,91 @@ fn h15_a_fire_before_the_arm_is_detected() {
         assert_eq!(queue.enqueue(context, ExecId(1), &desk), refused);
         assert_eq!(queue.retire(context), Ok(()), "nothing was appended");
     }
+}
+
+/// What a failed start leaves: a word that is armed for nobody and a device that fires all the same.
+fn late_fire(
+    polarity: Polarity,
+    late: u32,
+) -> (Shared, ContextId, Desk<impl FnMut(Call) -> Answer>) {
+    let queue = Shared::new();
+    let spec = Spec {
+        polarity,
+        ..gated()
+    };
+    let context = queue.register(&spec).unwrap();
+    let mut starts = 0;
+    let mut desk = Desk::new(move |call| {
+        starts += u32::from(matches!(call, Call::Start(..)));
+        if starts == 1 { fails(Status(9)) } else { ENDS }
+    });
+    assert!(queue.enqueue(context, ExecId(1), &desk).is_ok());
+    assert_eq!(
+        queue.reset_words(context, &desk),
+        Err(ContextError::Busy { unfinished: 1 })
+    );
+    assert_eq!(word(&desk, context), polarity.armed_value(), "untouched");
+    ticks(&queue, &mut Worker::new(), &mut desk);
+    assert_eq!(desk.entered(RunState::Done), [1]);
+    desk.fire(context, 0, late);
+    (queue, context, desk)
+}
+
+#[test]
+fn h15_after_a_reset_the_fire_of_an_ended_execution_starts_nothing() {
+    for (polarity, late) in [(Polarity::Specification, 5), (Polarity::Header, SENTINEL)] {
+        let (queue, context, mut desk) = late_fire(polarity, late);
+        let enqueue = |desk: &Desk<_>, exec| queue.enqueue(context, ExecId(exec), desk);
+        for _ in 0..2 {
+            let refused = enqueue(&desk, 2);
+            assert!(matches!(refused, Err(EnqueueError::FiredBeforeArm(_))));
+        }
+        assert_eq!(queue.reset_words(context, &desk), Ok(()));
+        assert_eq!(word(&desk, context), 0);
+        let mut worker = Worker::new();
+        assert!(enqueue(&desk, 2).is_ok());
+        ticks(&queue, &mut worker, &mut desk);
+        assert_eq!(desk.entered(RunState::Done), [1], "{polarity:?}");
+        desk.fire(context, 0, late);
+        ticks(&queue, &mut worker, &mut desk);
+        assert_eq!(desk.entered(RunState::Done), [1, 2], "{polarity:?}");
+    }
+}
+
+#[test]
+fn h15_a_reset_takes_unused_arms_back() {
+    let queue = Shared::new();
+    let spec = Spec {
+        arming: Arming::Explicit,
+        ..gated()
+    };
+    let context = queue.register(&spec).unwrap();
+    let mut desk = Desk::new(|_| ENDS);
+    queue.arm(context, TaskKind::Network, &desk).unwrap();
+    assert_eq!(queue.reset_words(context, &desk), Ok(()));
+    assert!(queue.enqueue(context, ExecId(1), &desk).is_ok());
+    desk.fire(context, 0, 5);
+    ticks(&queue, &mut Worker::new(), &mut desk);
+    assert_eq!(desk.entered(RunState::Done), [0_u64; 0], "not armed");
+    assert_eq!(
+        queue.reset_words(ContextId::from_parts(1, 1), &desk),
+        Err(ContextError::Unknown)
+    );
+}
+
+/// The device fires between the reset's load and its swap.
+#[test]
+fn h15_a_reset_consumes_what_the_device_writes_meanwhile() {
+    let queue = Shared::new();
+    let context = queue.register(&gated()).unwrap();
+    let desk = Desk::new(|_| ENDS).with_device(|words, context, stream| {
+        if words.get(context, TaskKind::Network, stream) == 1 {
+            words.set(context, TaskKind::Network, stream, 2);
+        }
+    });
+    desk.fire(context, 0, 1);
+    assert_eq!(queue.reset_words(context, &desk), Ok(()));
+    assert_eq!(word(&desk, context), 0);
 }
 
 #[test]

@@ -101,6 +101,15 @@ impl Words {
         Ok(())
     }
 
+    pub(super) fn reset(&mut self, context: ContextId, kind: TaskKind, spec: &Spec) {
+        *self.armed(context, kind) = 0;
+        for stream in 0..streams(kind, spec) {
+            if self.table.get(context, kind, stream) != 0 {
+                self.table.set(context, kind, stream, 0);
+            }
+        }
+    }
+
     pub(super) fn disarm(&mut self, context: ContextId, kind: TaskKind, spec: &Spec) {
         if counts(kind, spec) {
             let armed = self.armed(context, kind);

@@ -10,6 +10,7 @@ mod lookup;
 mod phone_barrier;
 mod phone_ring;
 mod phone_sleep;
+mod ranks;
 mod recorder;
 mod slab;
 mod status;

@@ -1,7 +1,7 @@
 //! Device trigger: arming, the device and the worker's gate.
 
 use proxy_core::trigger::{CONSUMED, SENTINEL};
-use proxy_core::{Arming, Driver, ExecId, Queue, Rank, Spec, Status, TaskKind};
+use proxy_core::{Arming, Driver, EnqueueError, ExecId, Queue, Rank, Spec, Status, TaskKind};
 use proxy_loom::host::{Call, Host, Word};
 use proxy_loom::rt::{self, Arc, AtomicU32, Ordering};
 
@@ -223,6 +223,46 @@ fn late_consume() {
 #[test]
 fn h14_a_late_consume_keeps_the_next_fire() {
     rt::model("trigger late consume", 50, late_consume);
+}
+
+/// Words are reset beside an enqueue: the reset says busy and changes nothing, or the execution stays armed, or is refused.
+fn reset_against_enqueue() {
+    let queue = Arc::new(Shared::new());
+    let context = queue.register(&spec(Arming::OnEnqueue)).unwrap();
+    // An execution that ended before its gate has left its word armed.
+    let word = Word::new(SENTINEL);
+    let producer = {
+        let (queue, word) = (Arc::clone(&queue), Arc::clone(&word));
+        rt::spawn(move || queue.enqueue(context, ExecId(1), &*word))
+    };
+    let resetter = {
+        let (queue, word) = (Arc::clone(&queue), Arc::clone(&word));
+        rt::spawn(move || queue.reset_words(context, &*word))
+    };
+    let worker = rt::spawn(move || {
+        let (appended, reset) = (rt::join(producer), rt::join(resetter));
+        let mut driver = Driver::<1, 3>::new();
+        let mut host = Host::new(Arc::clone(&word), |_| Status::SUCCESS);
+        for _ in 0..3 {
+            let _ = driver.tick(&queue, &mut host);
+        }
+        assert!(host.ended.is_empty(), "started without its fire: {reset:?}");
+        if let Err(error) = appended {
+            assert_eq!(error, EnqueueError::UnknownContext);
+            return;
+        }
+        word.fire_again(1);
+        for _ in 0..3 {
+            let _ = driver.tick(&queue, &mut host);
+        }
+        assert_eq!(host.ended, [(ExecId(1), Status::SUCCESS)], "{reset:?}");
+    });
+    rt::join(worker);
+}
+
+#[test]
+fn h15_a_reset_beside_an_enqueue_takes_no_arm_away() {
+    rt::model("trigger reset", 50, reset_against_enqueue);
 }
 
 #[cfg(loom)]

@@ -1,0 +1,107 @@
+//! The contexts of one queue by id: what the worker looks up, and those that were dropped before their last task ended.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+
+use proxy_core::{ContextError, ContextId, Spec};
+
+use super::ContextData;
+use crate::queue::Core;
+
+/// Locked when a context comes, goes, or is first seen by the worker.
+#[derive(Debug, Default)]
+pub(crate) struct ContextTable(Mutex<Vec<Option<Place>>>);
+
+#[derive(Debug)]
+struct Place {
+    id: ContextId,
+    data: Arc<ContextData>,
+    /// Its owner is gone; the worker retires it once none of its tasks is unfinished.
+    dropped: bool,
+}
+
+impl ContextTable {
+    /// Registers a context, under the lock that the core asks of those who bring new ranks.
+    pub(crate) fn register(
+        &self,
+        core: &Core,
+        spec: &Spec,
+        data: &Arc<ContextData>,
+    ) -> Result<ContextId, ContextError> {
+        let mut places = self.lock();
+        let id = core.register(spec)?;
+        let at = index(id);
+        if places.len() <= at {
+            places.resize_with(at + 1, || None);
+        }
+        places[at] = Some(Place {
+            id,
+            data: Arc::clone(data),
+            dropped: false,
+        });
+        Ok(id)
+    }
+
+    pub(crate) fn remove(&self, id: ContextId) {
+        let mut places = self.lock();
+        if let Some(place) = places.get_mut(index(id))
+            && place.as_ref().is_some_and(|place| place.id == id)
+        {
+            *place = None;
+        }
+    }
+
+    /// Leaves a busy context to the worker.
+    pub(crate) fn abandon(&self, id: ContextId) {
+        let mut places = self.lock();
+        let place = places.get_mut(index(id)).and_then(Option::as_mut);
+        if let Some(place) = place.filter(|place| place.id == id) {
+            place.dropped = true;
+        }
+    }
+
+    /// Retires dropped contexts that are busy no more; whether any still is.
+    pub(crate) fn retire_dropped(&self, core: &Core) -> bool {
+        let mut busy = false;
+        // Freed after the lock: an embedder's barrier may do what it likes when it is dropped.
+        let mut retired = Vec::new();
+        for place in self.lock().iter_mut() {
+            let Some(id) = place.as_ref().filter(|it| it.dropped).map(|it| it.id) else {
+                continue;
+            };
+            match core.retire(id) {
+                Err(ContextError::Busy { .. }) => busy = true,
+                _ => retired.extend(place.take()),
+            }
+        }
+        busy
+    }
+
+    pub(crate) fn get(&self, id: ContextId) -> Option<Arc<ContextData>> {
+        data(&self.lock(), id)
+    }
+
+    /// As [`Self::get`], but `None` if somebody holds the table.
+    pub(crate) fn try_get(&self, id: ContextId) -> Option<Option<Arc<ContextData>>> {
+        let places = match self.0.try_lock() {
+            Ok(places) => places,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        Some(data(&places, id))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Option<Place>>> {
+        // A panic inside these few lines leaves a valid table.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn data(places: &[Option<Place>], id: ContextId) -> Option<Arc<ContextData>> {
+    let place = places.get(index(id))?.as_ref()?;
+    (place.id == id).then(|| Arc::clone(&place.data))
+}
+
+fn index(id: ContextId) -> usize {
+    // Below the queue's number of contexts.
+    id.index() as usize
+}
