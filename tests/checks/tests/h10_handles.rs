@@ -1,7 +1,11 @@
 //! H10: a consumer gives up what it holds the instant it reads that the task is done, while the worker may still be at its end.
 //!
-//! A task's slot is free for the next append at that instant, and with a context's last task the context itself goes. The
-//! sanitizers' verbs run this as well: they would catch a worker that touches anything after its last store.
+//! The handle that the requirement means is the object at which waiter and completer meet, which the waiter freed while the
+//! completer was still inside. Here that is the task's slot, and the ticket stands for it: the poll that reads DONE frees the slot
+//! by the same compare-and-swap, so every task here gives its handle up at that instant, while the producer fills freed slots anew all
+//! the time. A context is memory of another kind, that its tasks
+//! share: it goes with the last of every eight, so that the worker's accesses to it are raced as well. The sanitizers' verbs run
+//! this, too: they would catch a worker that touches either after its last store.
 
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
