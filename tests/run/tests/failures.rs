@@ -3,8 +3,10 @@
 mod common;
 
 use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
-use common::{Running, command, compile, run, signal, start, start_command};
+use common::{Running, command, compile, compile_over, library, run, signal, start, start_command};
 
 /// Runs until it is ended: more sizes than anybody waits for.
 const ENDLESS: &str = "allr -r 4 -b 4 -e 1gb -i 4 -n 3 -w 0";
@@ -139,6 +141,49 @@ fn ranks_that_never_meet_are_named() {
         1,
         &["error: after 2 s these ranks have not met the others: 0"],
     );
+}
+
+/// The stand-in library, but for one rank, whose initialisation fails at once.
+fn failing_on(rank: u32) -> PathBuf {
+    let real = library();
+    let text = format!(
+        r#"void *dlopen(const char *, int);
+void *dlsym(void *, const char *);
+typedef int init(int, int, const void *, const char *, void **, const char *);
+int neuronInitGlobalComm(int dev, int count, const void *info, const char *root, void **comm, const char *hint) {{
+    init *real = (init *)dlsym(dlopen("{}", 2), "neuronInitGlobalComm");
+    return dev == {rank} ? 4242 : real(dev, count, info, root, comm, hint);
+}}
+"#,
+        real.display()
+    );
+    compile_over(&format!("failing{rank}"), &text, &[real])
+}
+
+/// The others are inside the library's own start by then, where nothing but their end reaches them: the launcher ends them.
+#[test]
+fn h30_a_failed_initialisation_ends_all_ranks_long_before_the_librarys_timeout() {
+    const TIMEOUT: Duration = Duration::from_secs(120);
+    for rank in [0, 2] {
+        let library = failing_on(rank);
+        let since = Instant::now();
+        let outcome = run(&format!(
+            "allr -r 4 -b 4 -e 4 --timeout {} --library {}",
+            TIMEOUT.as_secs(),
+            library.display()
+        ));
+        let took = since.elapsed();
+        outcome.assert(
+            1,
+            &[
+                &format!("error: rank {rank}: "),
+                "neuronInitGlobalComm",
+                "4242",
+            ],
+        );
+        assert_eq!(outcome.stderr.matches("error:").count(), 1, "{outcome:?}");
+        assert!(took < TIMEOUT / 4, "{took:?}");
+    }
 }
 
 /// Wherever it is stopped: in the middle of an execution, or in the barrier between two sizes.

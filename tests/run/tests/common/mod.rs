@@ -324,6 +324,11 @@ pub(crate) fn scratch(name: &str) -> PathBuf {
 
 /// A shared library from C text.
 pub(crate) fn compile(name: &str, text: &str) -> PathBuf {
+    compile_over(name, text, &[])
+}
+
+/// A shared library from C text that has all that it does not define itself from `others`.
+pub(crate) fn compile_over(name: &str, text: &str, others: &[&Path]) -> PathBuf {
     let (source, library) = (
         scratch(&format!("{name}.c")),
         scratch(&format!("lib{name}.so")),
@@ -332,7 +337,9 @@ pub(crate) fn compile(name: &str, text: &str) -> PathBuf {
     let mut compiler = Command::new("cc");
     compiler
         .args(["-shared", "-fPIC", "-x", "c", "-o"])
-        .args([&library, &source]);
+        .args([&library, &source])
+        .args(["-x", "none", "-Wl,--no-as-needed"])
+        .args(others);
     assert!(compiler.status().expect("a C compiler").success());
     library
 }
