@@ -1,10 +1,52 @@
-//! `enc_channel` and `enc_net_connector`, the two records behind `net_ops_info.enc_channel`.
+//! `enc_channel` and `enc_net_connector`, the two records behind `net_ops_info.enc_channel`; and the names of a library's exports.
 //!
 //! Sizes and offsets are those of the public header `nec.h` (February 2026), compiled for x86-64; fields that a
 //! consumer never reads are kept as reserved words. See `tests/PROTOCOL.md` for who fills what.
 
 use std::mem::offset_of;
 use std::sync::atomic::AtomicU32;
+
+/// What a collective library exports, without the prefix `neuron` (public header): one name is asked for the version first, 36 are
+/// bound after that.
+pub const EXPORTS: [&str; 37] = [
+    "GetVersionInfo",
+    "GetUniqueId",
+    "InitGlobalComm",
+    "InitComm",
+    "BuildGraphComm",
+    "GetCommInfo",
+    "FreeComm",
+    "ExpandConnectivity",
+    "StartNetworkProxy",
+    "StopNetworkProxy",
+    "NetworkProxyProgress",
+    "BootstrapSend",
+    "BootstrapRecv",
+    "BootstrapAllGather",
+    "PreferredNcRidNic",
+    "PreferredNcRidNicBdf",
+    "NetRegMr",
+    "NetDeregMr",
+    "GetPeerDeviceId",
+    "SetAffinity",
+    "GetNetConnector",
+    "InitNet",
+    "FiniPlugin",
+    "GetOFIHandle",
+    "NetListen",
+    "NetConnect",
+    "NetAccept",
+    "NetRegMrOG",
+    "NetDeregMrOG",
+    "NetGetMrKey",
+    "NetIsend",
+    "NetIrecv",
+    "NetIflush",
+    "NetTest",
+    "NetCloseSend",
+    "NetCloseRecv",
+    "NetCloseListen",
+];
 
 /// `enc_pattern`: which connector of a communicator an op uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

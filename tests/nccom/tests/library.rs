@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use proxy_kit::abi::EXPORTS;
+
 /// The symbol that the library takes from its host.
 #[unsafe(no_mangle)]
 extern "C" fn nec_inc_semaphore(address: *mut u32, value: u32) {
@@ -15,46 +17,6 @@ extern "C" fn nec_inc_semaphore(address: *mut u32, value: u32) {
     // Release: nothing is published through it here.
     word.fetch_add(value, Ordering::Release);
 }
-
-const NAMES: [&str; 37] = [
-    "GetVersionInfo",
-    "GetUniqueId",
-    "InitGlobalComm",
-    "InitComm",
-    "BuildGraphComm",
-    "GetCommInfo",
-    "FreeComm",
-    "ExpandConnectivity",
-    "StartNetworkProxy",
-    "StopNetworkProxy",
-    "NetworkProxyProgress",
-    "BootstrapSend",
-    "BootstrapRecv",
-    "BootstrapAllGather",
-    "PreferredNcRidNic",
-    "PreferredNcRidNicBdf",
-    "NetRegMr",
-    "NetDeregMr",
-    "GetPeerDeviceId",
-    "SetAffinity",
-    "GetNetConnector",
-    "InitNet",
-    "FiniPlugin",
-    "GetOFIHandle",
-    "NetListen",
-    "NetConnect",
-    "NetAccept",
-    "NetRegMrOG",
-    "NetDeregMrOG",
-    "NetGetMrKey",
-    "NetIsend",
-    "NetIrecv",
-    "NetIflush",
-    "NetTest",
-    "NetCloseSend",
-    "NetCloseRecv",
-    "NetCloseListen",
-];
 
 /// The library that cargo built beside this test.
 fn library_path() -> PathBuf {
@@ -101,7 +63,7 @@ impl Library {
 #[test]
 fn all_37_names_are_exported() {
     let library = Library::open();
-    let missing: Vec<_> = NAMES
+    let missing: Vec<_> = EXPORTS
         .iter()
         .filter(|n| library.address(&format!("neuron{n}")).is_null())
         .collect();

@@ -5,6 +5,7 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::mem::transmute_copy;
 use std::path::PathBuf;
 
+use proxy_kit::abi::EXPORTS;
 use scripted::script::CallRecord;
 
 unsafe extern "C" {
@@ -13,46 +14,6 @@ unsafe extern "C" {
 }
 
 const RTLD_NOW: c_int = 2;
-
-const NAMES: [&str; 37] = [
-    "GetVersionInfo",
-    "GetUniqueId",
-    "InitGlobalComm",
-    "InitComm",
-    "BuildGraphComm",
-    "GetCommInfo",
-    "FreeComm",
-    "ExpandConnectivity",
-    "StartNetworkProxy",
-    "StopNetworkProxy",
-    "NetworkProxyProgress",
-    "BootstrapSend",
-    "BootstrapRecv",
-    "BootstrapAllGather",
-    "PreferredNcRidNic",
-    "PreferredNcRidNicBdf",
-    "NetRegMr",
-    "NetDeregMr",
-    "GetPeerDeviceId",
-    "SetAffinity",
-    "GetNetConnector",
-    "InitNet",
-    "FiniPlugin",
-    "GetOFIHandle",
-    "NetListen",
-    "NetConnect",
-    "NetAccept",
-    "NetRegMrOG",
-    "NetDeregMrOG",
-    "NetGetMrKey",
-    "NetIsend",
-    "NetIrecv",
-    "NetIflush",
-    "NetTest",
-    "NetCloseSend",
-    "NetCloseRecv",
-    "NetCloseListen",
-];
 
 /// The library that cargo built beside this test.
 fn library_path() -> PathBuf {
@@ -115,7 +76,7 @@ type Stop = extern "C" fn(*mut c_void, u32) -> c_int;
 #[test]
 fn all_37_names_are_exported() {
     let library = Library::open();
-    let missing: Vec<_> = NAMES
+    let missing: Vec<_> = EXPORTS
         .iter()
         .filter(|n| library.address(&format!("neuron{n}")).is_null())
         .collect();
