@@ -10,9 +10,10 @@ mod root;
 
 use std::ffi::OsString;
 use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use kind::{Capped, Chart, Count, Cpus, Kind, Root, Span, Switch, Verbosity};
+use kind::{Capped, Chart, Count, Cpus, Folder, Kind, Root, Span, Switch, Verbosity};
 pub use root::{BadRootCommId, Host, RootCommId};
 
 use crate::affinity::Placement;
@@ -259,6 +260,15 @@ settings! {
     first_record_percent: u32 = 25, "NEURON_RT_PROXY_FIRST_RECORD_PERCENT", Capped { max: 100 };
     /// A task is recorded again when this much of its deadline has passed, in percent. 0 = not. Ours.
     second_record_percent: u32 = 75, "NEURON_RT_PROXY_SECOND_RECORD_PERCENT", Capped { max: 100 };
+    /// Reports are served to tools of the same user, as long as the process has a queue. Ours.
+    report: bool = false, "NEURON_RT_PROXY_REPORT", Switch;
+    /// A signal that asks for a report; 0 = none. Ours.
+    report_signal: u32 = 0, "NEURON_RT_PROXY_REPORT_SIGNAL", Count { min: 0 };
+    /// Where reports go as files, besides the log. Ours.
+    report_directory: Option<PathBuf> = None, "NEURON_RT_PROXY_REPORT_DIR", Folder;
+    /// How often a report is written; 0 = never. Ours.
+    report_every: Duration = Duration::ZERO, "NEURON_RT_PROXY_REPORT_EVERY",
+        Span { unit: Duration::from_secs(1), name: "seconds" };
     /// The least important messages that are written.
     log_level: Level = Level::Warn, "NEURON_RT_LOG_LEVEL", Verbosity;
     /// How long a worker without tasks spins before it sleeps: waking a sleeper takes longer than a spin hand-off. Ours.

@@ -1,5 +1,6 @@
 //! Contexts: what the tasks of one loaded collective work on, checked once when the context is built.
 
+mod note;
 mod table;
 
 use std::fmt;
@@ -7,6 +8,7 @@ use std::sync::Arc;
 
 use proxy_core::fifo::{self, FifoError, NetDestAddr, NetOpsInfo, NetSrcAddr};
 use proxy_core::limits::STREAMS;
+use proxy_core::phone::barrier::RankSet;
 use proxy_core::port::{BarrierPoll, DeviceWords};
 use proxy_core::{
     Arming, ContextError, ContextId, ExecId, Gid, Polarity, Rank, Spec, Status, StopAt, Stream,
@@ -43,6 +45,21 @@ pub trait HostBarrier: fmt::Debug + Send + Sync {
     fn release(&self, exec: ExecId) -> BarrierPoll;
     /// The task ends without a release, perhaps before it has arrived.
     fn cancel(&self, exec: ExecId);
+    /// Who is there and who is not, for a report; nothing if nobody knows at this moment. Any thread; must not wait.
+    fn attendance(&self) -> Option<Attendance> {
+        None
+    }
+}
+
+/// Ranks of a host barrier, as far as one rank sees them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attendance {
+    /// Have arrived.
+    pub arrived: RankSet,
+    /// Have not.
+    pub missing: RankSet,
+    /// Of those that have not, are known to be dead.
+    pub dead: RankSet,
 }
 
 /// Why a context could not be built.
@@ -252,6 +269,7 @@ impl ContextBuilder {
                 &self.barrier_words,
                 self.barrier_words.len(),
             )?,
+            note: note::Note::default(),
             times_appends: false,
             blocks: self.blocks,
             barrier: self.barrier,
@@ -332,6 +350,8 @@ pub(crate) struct ContextData {
     pub(crate) barrier: Option<Box<dyn HostBarrier>>,
     network_words: Words,
     barrier_words: Words,
+    /// How far the library is with it.
+    pub(crate) note: note::Note,
     /// The queue wants to know when tasks are appended.
     pub(crate) times_appends: bool,
 }

@@ -19,6 +19,7 @@
 //! | [`config`], [`affinity`], [`log`] | settings, CPUs, messages |
 //! | [`latency`], [`trace`] | how long tasks wait and run; a timeline of all events |
 //! | [`left`] | workers that a release could not end |
+//! | [`diagnosis`] | the reason of a hang: one report of the whole process |
 //! | [`watch`], [`waiting`] | what a stuck worker shows; which start words have not fired |
 //! | [`watchdog`], [`report`] | deadlines, stalls, health; records and dumps |
 //! | [`global_comm`] | setup and free of a rank's bus and group together |
@@ -34,6 +35,7 @@ pub mod consume;
 pub mod context;
 mod dedicated;
 pub mod device;
+pub mod diagnosis;
 pub mod global_comm;
 pub mod latency;
 mod leave;

@@ -13,6 +13,7 @@ use crate::affinity;
 use crate::completion::Completion;
 use crate::config::Settings;
 use crate::context::{BuildError, ContextBuilder, ContextTable};
+use crate::diagnosis;
 use crate::latency::{Chart, Latencies, Latency};
 use crate::leave;
 use crate::left::{self, Left};
@@ -101,6 +102,8 @@ pub struct ProxyQueue {
     /// A drop has waited for the worker, which is enough.
     waited: AtomicBool,
     tid: u32,
+    /// What the settings ask for lasts as long as a queue does.
+    _reports: Option<Arc<diagnosis::Service>>,
 }
 
 /// Where the worker's thread is.
@@ -155,8 +158,10 @@ impl ProxyQueue {
             settled: Condvar::new(),
             waited: AtomicBool::new(false),
             tid,
+            _reports: diagnosis::for_queue(settings),
         });
         leave::remember(&queue);
+        diagnosis::remember(&queue.shared, tid, settings);
         Ok(queue)
     }
 

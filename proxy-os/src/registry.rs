@@ -12,6 +12,7 @@ use proxy_core::Gid;
 use proxy_core::group::{Acquire, GroupError, Groups, Release as Left};
 
 use crate::config::Settings;
+use crate::diagnosis;
 use crate::queue::{ProxyQueue, Release, ReleaseError, StartError};
 use crate::sys::fork;
 
@@ -201,6 +202,11 @@ impl Group {
             return 0;
         }
         registry().groups.sharers(gid)
+    }
+
+    /// Shares of the group, for a report: `None` if the registry is locked for longer than a report waits.
+    pub(crate) fn try_sharers(gid: Gid) -> Option<u32> {
+        diagnosis::lock(&REGISTRY).map(|registry| registry.groups.sharers(gid))
     }
 
     /// Number of groups in the process, those being created or released included. 0 in a forked child.

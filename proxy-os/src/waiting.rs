@@ -106,7 +106,7 @@ impl Shared {
     }
 }
 
-fn is_fired(data: &ContextData, word: u32) -> bool {
+pub(crate) fn is_fired(data: &ContextData, word: u32) -> bool {
     let (polarity, arming): (Polarity, Arming) = data.gate;
     let stale = arming == Arming::ByDevice && word == proxy_core::trigger::CONSUMED;
     polarity.is_fired(word) && !stale

@@ -1,12 +1,15 @@
 //! What can be seen of a worker from outside while it is stuck: the seam call it is in, its counters.
 
+use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError, TryLockError};
 use std::time::Duration;
 
 use proxy_core::ladder::Levels;
+use proxy_core::{Next, Status, Tick};
 
+use crate::diagnosis;
 use crate::sys::clock;
 
 /// A call into the library.
@@ -62,6 +65,14 @@ impl fmt::Display for InCall {
 pub struct Counters {
     /// Ticks.
     pub ticks: u64,
+    /// Steps of tasks.
+    pub steps: u64,
+    /// Ticks that moved nothing.
+    pub idle_ticks: u64,
+    /// Tasks taken from the inbox.
+    pub drained: u64,
+    /// Tasks that ended.
+    pub ended: u64,
     /// Pauses between ticks that moved nothing.
     pub pauses: u64,
     /// Times the worker gave its core away.
@@ -88,6 +99,13 @@ pub(crate) struct Watch {
     call: AtomicU32,
     calls: AtomicU32,
     ticks: AtomicU64,
+    steps: AtomicU64,
+    idle_ticks: AtomicU64,
+    drained: AtomicU64,
+    ended: AtomicU64,
+    asleep: AtomicBool,
+    /// Failed tasks by code. Locked by the worker when a task fails, for the time of an increment.
+    errors: Mutex<BTreeMap<i32, u64>>,
     pauses: AtomicU64,
     yields: AtomicU64,
     sleeps: AtomicU64,
@@ -152,16 +170,52 @@ impl Watch {
         Some((call, calls))
     }
 
-    pub(crate) fn tick(&self, ticks: u64, levels: Levels) {
+    /// Notes a tick. The worker is the only writer, so plain additions do.
+    pub(crate) fn tick(&self, tick: &Tick, levels: Levels) {
         // Relaxed, all: see the type.
-        self.ticks.store(ticks, Ordering::Relaxed);
+        let add = |word: &AtomicU64, count: u32| {
+            let sum = word.load(Ordering::Relaxed).wrapping_add(count.into());
+            word.store(sum, Ordering::Relaxed);
+        };
+        add(&self.ticks, 1);
+        if tick.stepped > 0 {
+            add(&self.steps, tick.stepped);
+        }
+        if tick.next != Next::Again {
+            add(&self.idle_ticks, 1);
+        }
+        if tick.drained > 0 {
+            add(&self.drained, tick.drained);
+        }
+        let ended = tick.done.wrapping_add(tick.aborted);
+        if ended > 0 {
+            add(&self.ended, ended);
+        }
+        // Relaxed, both: see the type.
         self.pauses.store(levels.pauses, Ordering::Relaxed);
         self.yields.store(levels.yields, Ordering::Relaxed);
     }
 
-    pub(crate) fn count_sleep(&self) {
+    /// Notes tasks that ended outside of a tick. The worker only.
+    pub(crate) fn aborted(&self, count: u32) {
         // Relaxed: see the type.
-        self.sleeps.fetch_add(1, Ordering::Relaxed);
+        let ended = self.ended.load(Ordering::Relaxed);
+        // Relaxed: see the type.
+        self.ended
+            .store(ended.wrapping_add(count.into()), Ordering::Relaxed);
+    }
+
+    /// The worker goes to sleep, or was woken.
+    pub(crate) fn asleep(&self, asleep: bool) {
+        // Relaxed, both: see the type.
+        self.sleeps.fetch_add(asleep.into(), Ordering::Relaxed);
+        self.asleep.store(asleep, Ordering::Relaxed);
+    }
+
+    /// Whether the worker sleeps, or is about to.
+    pub(crate) fn is_asleep(&self) -> bool {
+        // Relaxed: see the type.
+        self.asleep.load(Ordering::Relaxed)
     }
 
     pub(crate) fn count_ring(&self) {
@@ -169,9 +223,17 @@ impl Watch {
         self.rings.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn count_failure(&self) {
+    pub(crate) fn count_failure(&self, status: Status) {
         // Relaxed: see the type.
         self.failures.fetch_add(1, Ordering::Relaxed);
+        let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = errors.entry(status.0).or_default();
+        *count = count.wrapping_add(1);
+    }
+
+    /// Failed tasks by code; `None` if they are locked for longer than a report waits.
+    pub(crate) fn errors(&self) -> Option<BTreeMap<i32, u64>> {
+        diagnosis::lock(&self.errors).map(|errors| errors.clone())
     }
 
     pub(crate) fn counters(&self) -> Counters {
@@ -179,6 +241,10 @@ impl Watch {
         let read = |word: &AtomicU64| word.load(Ordering::Relaxed);
         Counters {
             ticks: read(&self.ticks),
+            steps: read(&self.steps),
+            idle_ticks: read(&self.idle_ticks),
+            drained: read(&self.drained),
+            ended: read(&self.ended),
             pauses: read(&self.pauses),
             yields: read(&self.yields),
             sleeps: read(&self.sleeps),

@@ -17,6 +17,7 @@ use std::time::Duration;
 use proxy_core::{Cause as Order, RunState, Shut, Status, TaskView, Ticket};
 
 use crate::config::Settings;
+use crate::diagnosis;
 use crate::log;
 use crate::queue::{ProxyQueue, Shared};
 use crate::report::{Cause, Record};
@@ -290,6 +291,10 @@ impl Shared {
             Cause::Early(_) | Cause::Stalled | Cause::Timeout
         ) {
             log::warn(format_args!("{record}"));
+        }
+        // Of a worker's death one report is enough, whatever tasks it had.
+        if record.cause != Cause::WorkerDied {
+            diagnosis::leave_behind(format_args!("{record}"));
         }
         let handler = *HANDLER.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(handler) = handler {

@@ -13,6 +13,7 @@ use proxy_core::{Driver, Next, Shut, Status};
 
 use crate::config::Settings;
 use crate::dedicated::Dedicated;
+use crate::diagnosis;
 use crate::log;
 use crate::nccom::seam::WorkerPorts;
 use crate::queue::{RANKS, Shared, TASKS};
@@ -76,6 +77,7 @@ fn run(shared: &Arc<Shared>, budget: Budget) {
         let _ = shared.core.shut(Shut::Dead);
         let ended = driver.fail_all(&shared.core, Status::WORKER_DIED, &mut Recording(shared));
         shared.completion.announce();
+        diagnosis::leave_behind(format_args!("{}: the worker died", shared.gid));
         // The panic hook calls this thread unnamed: only threads of the standard library have a name there.
         log::error(format_args!(
             "{}: the worker {} died: {}; {ended} tasks ended with it",
@@ -116,13 +118,11 @@ fn text(payload: &(dyn Any + Send)) -> &str {
 /// Drives the queue until it is shut and empty.
 fn serve(driver: &mut WorkerDriver, ports: &mut WorkerPorts, shared: &Shared, budget: Budget) {
     let mut ladder = Ladder::new(budget);
-    let mut ticks = 0_u64;
     let mut dropped = false;
     loop {
         ports.tick();
         let tick = driver.tick(&shared.core, ports);
-        ticks = ticks.wrapping_add(1);
-        shared.watch.tick(ticks, ladder.levels());
+        shared.watch.tick(&tick, ladder.levels());
         if tick.done > 0 || tick.aborted > 0 {
             shared.completion.announce();
         }
@@ -133,6 +133,7 @@ fn serve(driver: &mut WorkerDriver, ports: &mut WorkerPorts, shared: &Shared, bu
             if aborted > 0 {
                 shared.completion.announce();
             }
+            shared.watch.aborted(aborted);
             ended = ended.wrapping_add(aborted);
         }
         // Dropped contexts are busy until a task ends.
@@ -167,7 +168,7 @@ fn sleep(shared: &Shared, ladder: &mut Ladder) {
     if !shared.core.arm_bell() {
         return;
     }
-    shared.watch.count_sleep();
+    shared.watch.asleep(true);
     shared.trace.note(|| What::Sleep);
     if let Err(error) = shared.bell.wait(None) {
         // Out of kernel memory, say: the worker keeps looking by itself instead of losing a wake-up.
@@ -177,6 +178,7 @@ fn sleep(shared: &Shared, ladder: &mut Ladder) {
         ));
         thread::sched_yield();
     }
+    shared.watch.asleep(false);
     shared.trace.note(|| What::Wake);
     ladder.woke();
 }
@@ -187,7 +189,7 @@ struct Recording<'a>(&'a Shared);
 impl Observer for Recording<'_> {
     fn changed(&mut self, change: &Change) {
         self.0.recorder.record(clock::monotonic_ns(), change);
-        self.0.watch.count_failure();
+        self.0.watch.count_failure(change.status);
         self.0.failed(change);
         watchdog::nudge();
     }

@@ -22,6 +22,7 @@ mod targets;
 mod test;
 mod tidy;
 mod timeline;
+mod top;
 mod tsan;
 mod verify;
 mod workspace;
@@ -122,6 +123,13 @@ enum Verb {
         #[arg(long)]
         bless: bool,
     },
+    /// Look into running processes: `proxytop`, whose own options `top --help` shows.
+    #[command(disable_help_flag = true)]
+    Top {
+        /// Passed to the program as they are.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
     /// Check by machine what the docs promise about the sources.
     Tidy,
     /// Build the documentation; a warning is an error.
@@ -148,6 +156,7 @@ fn main() -> ExitCode {
         Verb::Asan => asan::verb(&workspace),
         Verb::Bench { args } => Err(bench::exec(&workspace, &args)),
         Verb::Guard => guard::verb(&workspace),
+        Verb::Top { args } => top::verb(&workspace, &args),
         Verb::Timeline {
             file,
             output,

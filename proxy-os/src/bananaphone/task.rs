@@ -27,7 +27,8 @@ use super::barrier::{Barrier, Progress};
 use super::error::{BusError, WaitError, Within};
 use super::leaders::Seat;
 use crate::DeviceWord;
-use crate::context::HostBarrier;
+use crate::context::{Attendance, HostBarrier};
+use crate::diagnosis;
 use crate::log;
 use crate::trace;
 
@@ -176,6 +177,20 @@ impl HostBarrier for TaskBarrier {
             Ok(Progress::Pending | Progress::Complete) => BarrierPoll::Pending,
             Err(error) => inner.broken(exec, &error),
         }
+    }
+
+    fn attendance(&self) -> Option<Attendance> {
+        let inner = diagnosis::lock(&self.state)?;
+        inner.current?;
+        let (all, missing) = (inner.barrier.participants(), inner.barrier.missing());
+        let arrived = all.iter().filter(|rank| !missing.has(*rank)).collect();
+        let dead = inner.barrier.failure(Verdict::Passed).dead;
+        let dead = missing.iter().filter(|rank| dead.has(*rank)).collect();
+        Some(Attendance {
+            arrived,
+            missing,
+            dead,
+        })
     }
 
     fn cancel(&self, exec: ExecId) {

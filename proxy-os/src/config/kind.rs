@@ -1,5 +1,6 @@
 //! The kinds of settings: how a text is read, which values are taken, how a value is shown. One parser per kind.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::root::{self, RootCommId};
@@ -199,6 +200,31 @@ impl Kind for Root {
         value
             .as_ref()
             .map_or_else(|| "unset".to_owned(), ToString::to_string)
+    }
+}
+
+/// A directory, which must be there.
+pub(super) struct Folder;
+
+impl Kind for Folder {
+    type Value = Option<PathBuf>;
+
+    fn parse(&self, text: &str) -> Result<Self::Value, Refused> {
+        Ok(Some(text.into()))
+    }
+
+    fn settle(&self, value: Self::Value) -> Result<(Self::Value, bool), Refused> {
+        accept_if(value.as_ref().is_none_or(|path| path.is_dir()), value)
+    }
+
+    fn accepted(&self) -> String {
+        "a directory".to_owned()
+    }
+
+    fn show(&self, value: &Self::Value) -> String {
+        value
+            .as_ref()
+            .map_or_else(|| "unset".to_owned(), |path| path.display().to_string())
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use proxy_core::{ContextError, ContextId, Spec};
 
 use super::ContextData;
+use crate::diagnosis;
 use crate::queue::Core;
 
 /// Locked when a context comes, goes, or is first seen by the worker.
@@ -88,6 +89,16 @@ impl ContextTable {
             Err(TryLockError::WouldBlock) => return None,
         };
         Some(data(&places, id))
+    }
+
+    /// All contexts, for a report; `None` if the table is locked for longer than a report waits.
+    pub(crate) fn try_all(&self) -> Option<Vec<(ContextId, Arc<ContextData>)>> {
+        let places = diagnosis::lock(&self.0)?;
+        let all = places.iter().flatten();
+        Some(
+            all.map(|place| (place.id, Arc::clone(&place.data)))
+                .collect(),
+        )
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Option<Place>>> {

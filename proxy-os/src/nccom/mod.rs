@@ -28,3 +28,4 @@ pub use error::{Attempt, Busy, CallError, LoadError, MissingSymbol, UnloadError}
 pub use loader::{Library, Version};
 pub use proxy_comm::ProxyComm;
 pub use shared::{Hold, shared, unload};
+pub(crate) use shared::{NamedOutcome, outcomes};

@@ -162,6 +162,7 @@ impl Seam for WorkerPorts {
         self.shared.watch.enter(SeamCall::Progress);
         let status = data.comm.progress(stream.0.into(), *id, flags);
         self.shared.watch.leave();
+        data.note.write(block.0, status);
         if status.is_success() {
             if flags.done {
                 let lane = data.lane(context, stream);
@@ -274,7 +275,7 @@ impl Observer for WorkerPorts {
         shared.trace.changed(now, change);
         (self.stopwatch).changed(change, now, &shared.latencies, shared.chart.as_ref());
         if change.to == RunState::Done && !change.status.is_success() {
-            shared.watch.count_failure();
+            shared.watch.count_failure(change.status);
             shared.failed(change);
             watchdog::nudge();
         }

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::error::{Busy, LoadError, UnloadError};
 use super::loader::Library;
+use crate::diagnosis;
 use crate::log;
 
 /// The id of a library, or why there is none. Filled outside of the lock, because loading runs foreign constructors.
@@ -54,6 +55,23 @@ pub fn shared(name: &OsStr) -> Result<Arc<Library>, Arc<LoadError>> {
         // Unloaded in between: forget the outcome and load afresh.
         known.names.retain(|_, other| !Arc::ptr_eq(other, &outcome));
     }
+}
+
+/// A name that was asked for, and its library or why there is none.
+pub(crate) type NamedOutcome = (String, Result<Arc<Library>, String>);
+
+/// Every name that was asked for, with its library or the reason why there is none; `None` if the list is locked for longer than a
+/// report waits.
+pub(crate) fn outcomes() -> Option<Vec<NamedOutcome>> {
+    let known = diagnosis::lock(&KNOWN)?;
+    let one = |(name, outcome): (&OsString, &Outcome)| {
+        let loaded = match outcome.get()? {
+            Ok(id) => Ok(Arc::clone(known.libraries.get(id)?)),
+            Err(reason) => Err(reason.to_string()),
+        };
+        Some((name.to_string_lossy().into_owned(), loaded))
+    };
+    Some(known.names.iter().filter_map(one).collect())
 }
 
 /// A path means the same file also after the working directory has changed; a bare name stays one.

@@ -1,0 +1,228 @@
+//! `proxytop`: looks into running processes from outside: their groups, workers, tasks and what is wrong, live or once.
+//!
+//! A process answers when it serves reports (`NEURON_RT_PROXY_REPORT=1`, or the API); same user only. Nothing is asked of a
+//! worker, so a stuck one is seen as well as a running one.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use proxy_os::diagnosis::record::Group;
+use proxy_os::diagnosis::{Report, fetch, merge, served};
+
+#[derive(Debug, Parser)]
+#[command(
+    about = "Shows groups, workers and tasks of running proxy drivers, and the reason of a hang."
+)]
+struct Cli {
+    /// Processes to look at; all that serve reports if none is given.
+    pids: Vec<u32>,
+    /// Print once and end; without a terminal that is what happens anyway.
+    #[arg(long)]
+    once: bool,
+    /// Print the reports as JSON, one array.
+    #[arg(long, requires = "once")]
+    json: bool,
+    /// Print everything that the reports say.
+    #[arg(long, requires = "once")]
+    full: bool,
+    /// Read reports from files instead: what `NEURON_RT_PROXY_REPORT_DIR` collects.
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with = "pids")]
+    merge: Vec<PathBuf>,
+    /// Ranks of the job, so that those without a report are named.
+    #[arg(long, value_name = "RANKS")]
+    world: Option<u32>,
+    /// Seconds between two looks.
+    #[arg(long, default_value_t = 1.0, value_parser = interval)]
+    every: f64,
+}
+
+fn interval(text: &str) -> Result<f64, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    let accepted = (0.05..=3600.0).contains(&seconds);
+    accepted
+        .then_some(seconds)
+        .ok_or_else(|| "accepted: 0.05 to 3600 seconds".to_owned())
+}
+
+fn main() -> ExitCode {
+    match run(&Cli::parse()) {
+        Ok(code) => code,
+        // A reader that has seen enough is no error.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("proxytop: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(cli: &Cli) -> io::Result<ExitCode> {
+    let mut out = io::stdout();
+    if !cli.merge.is_empty() {
+        let reports = cli
+            .merge
+            .iter()
+            .map(read)
+            .collect::<io::Result<Vec<Report>>>()?;
+        writeln!(out, "{}", merge(&reports, cli.world))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if cli.once || !out.is_terminal() {
+        return once(cli, &mut out);
+    }
+    let mut before = BTreeMap::new();
+    loop {
+        let (reports, errors) = look(cli);
+        // Home, and clear what is below: less flicker than clearing first.
+        write!(
+            out,
+            "\x1b[H{}\x1b[J",
+            screen(cli, &reports, &errors, &before)
+        )?;
+        out.flush()?;
+        before = ended(&reports);
+        std::thread::sleep(Duration::from_secs_f64(cli.every));
+    }
+}
+
+fn read(path: &PathBuf) -> io::Result<Report> {
+    let bad = |error: &dyn std::fmt::Display| {
+        io::Error::other(format!("report {}: {error}", path.display()))
+    };
+    let text = fs::read_to_string(path).map_err(|error| bad(&error))?;
+    serde_json::from_str(&text).map_err(|error| bad(&error))
+}
+
+/// The reports of the processes asked for, and why there is none of the others.
+fn look(cli: &Cli) -> (Vec<Report>, Vec<String>) {
+    let pids = if cli.pids.is_empty() {
+        served()
+    } else {
+        cli.pids.clone()
+    };
+    let (mut reports, mut errors) = (Vec::new(), Vec::new());
+    for pid in pids {
+        match fetch(pid) {
+            Ok(report) => reports.push(report),
+            Err(error) => errors.push(error.to_string()),
+        }
+    }
+    (reports, errors)
+}
+
+fn once(cli: &Cli, out: &mut impl Write) -> io::Result<ExitCode> {
+    let (reports, errors) = look(cli);
+    if cli.json {
+        serde_json::to_writer_pretty(&mut *out, &reports)?;
+        writeln!(out)?;
+    } else if cli.full {
+        reports
+            .iter()
+            .try_for_each(|report| writeln!(out, "{report}"))?;
+    } else {
+        write!(out, "{}", screen(cli, &reports, &[], &BTreeMap::new()))?;
+    }
+    errors
+        .iter()
+        .for_each(|error| eprintln!("proxytop: {error}"));
+    if reports.is_empty() && errors.is_empty() {
+        eprintln!(
+            "proxytop: no process serves reports; set NEURON_RT_PROXY_REPORT=1 for those that should"
+        );
+    }
+    let found = errors.is_empty() && !reports.is_empty();
+    Ok(if found {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// Tasks that each group had ended, and when, by process and group.
+type Ended = BTreeMap<(u32, u32), (u64, u64)>;
+
+fn ended(reports: &[Report]) -> Ended {
+    let of = |report: &Report| {
+        let (pid, now) = (report.process.pid, report.process.monotonic_ns);
+        report
+            .groups
+            .iter()
+            .map(|group| ((pid, group.gid), (group.ended, now)))
+            .collect::<Vec<_>>()
+    };
+    reports.iter().flat_map(of).collect()
+}
+
+/// What the terminal shows; every line ends by clearing its rest.
+fn screen(cli: &Cli, reports: &[Report], errors: &[String], before: &Ended) -> String {
+    let mut lines = vec![merge(reports, cli.world), String::new()];
+    let head = format!(
+        "{:>7} {:<15} {:>5} {:<9} {:>5} {:>6} {:>6} {:>9} {:>9}  {:<18} {}",
+        "PID",
+        "PROGRAM",
+        "GROUP",
+        "HEALTH",
+        "RANKS",
+        "ACTIVE",
+        "DONE",
+        "ENDED",
+        "ENDED/S",
+        "WORKER",
+        "OLDEST WAIT"
+    );
+    lines.push(head);
+    for report in reports {
+        lines.extend(report.groups.iter().map(|group| row(report, group, before)));
+    }
+    for report in reports.iter().filter(|report| report.stall.is_some()) {
+        lines.push(format!("{:>7} {}", report.process.pid, report.verdict));
+    }
+    lines.extend(errors.iter().cloned());
+    let end = if cli.once { "\n" } else { "\x1b[K\r\n" };
+    lines.into_iter().map(|line| line + end).collect()
+}
+
+fn row(report: &Report, group: &Group, before: &Ended) -> String {
+    let mut ranks: Vec<u32> = group.tasks.iter().map(|task| task.rank).collect();
+    ranks.sort_unstable();
+    ranks.dedup();
+    let done = group
+        .tasks
+        .iter()
+        .filter(|task| task.state == "DONE")
+        .count();
+    let pid = report.process.pid;
+    let rate = before.get(&(pid, group.gid)).and_then(|(ended, when)| {
+        let seconds = report.process.monotonic_ns.checked_sub(*when)? as f64 / 1e9;
+        Some(format!(
+            "{:.0}",
+            group.ended.saturating_sub(*ended) as f64 / seconds
+        ))
+    });
+    let waiting = group.tasks.iter().filter(|task| task.state != "DONE");
+    let oldest = waiting
+        .filter_map(|task| Some((task.age?, task)))
+        .max_by(|one, other| one.0.total_cmp(&other.0));
+    let oldest = oldest.map_or_else(String::new, |(age, task)| {
+        format!(
+            "{age:.1} s: rank {} {} exec {} {}",
+            task.rank, task.kind, task.exec, task.state
+        )
+    });
+    format!(
+        "{pid:>7} {:<15} {:>5} {:<9} {:>5} {:>6} {done:>6} {:>9} {:>9}  {:<18} {oldest}",
+        report.process.program,
+        group.gid,
+        group.health,
+        ranks.len(),
+        group.tasks.len() - done,
+        group.ended,
+        rate.unwrap_or_else(|| "-".to_owned()),
+        group.worker.activity,
+    )
+}

@@ -1,0 +1,372 @@
+//! Gathering a report's facts: only reads, bounded, and without a lock that anybody may hold for long.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::time::Duration;
+
+use proxy_core::phone::barrier::RankSet;
+use proxy_core::recorder::Record;
+use proxy_core::{RunState, Shut, Status, Stream, TaskView};
+
+use super::known::{self, Known};
+use super::record::{
+    BarrierWait, Block, Call, Change, ErrorCount, Group, Library, Process, Report, SCHEMA, Setting,
+    StartWord, Task, Worker,
+};
+use super::{ranges, verdict};
+use crate::context::ContextData;
+use crate::queue::{Shared, TASKS};
+use crate::registry::Group as Share;
+use crate::sys::{affinity, clock, memfd};
+use crate::{nccom, waiting};
+
+/// A wait that lasts longer counts as a stall, where nobody says otherwise.
+const STALL_THRESHOLD: Duration = Duration::from_secs(1);
+
+impl Report {
+    /// The report of this process as of now. Takes milliseconds, 200 at most, whatever the workers are inside of and whatever is locked;
+    /// what could not be had then is named in [`Report::partial`]. `reason` is what it is made for. Any thread.
+    #[must_use]
+    pub fn collect(reason: &str) -> Self {
+        Self::collect_stalls(reason, STALL_THRESHOLD)
+    }
+
+    /// [`Self::collect`] with the age from which on a wait counts as a stall, one second there.
+    #[must_use]
+    pub fn collect_stalls(reason: &str, threshold: Duration) -> Self {
+        let mut partial = Vec::new();
+        let queues = known::all().unwrap_or_else(|| {
+            partial.push("the list of queues".to_owned());
+            Vec::new()
+        });
+        let mut groups: Vec<Group> = queues
+            .iter()
+            .filter_map(|known| group(known, &mut partial))
+            .collect();
+        groups.sort_by_key(|group| group.gid);
+        let mut report = Self {
+            schema: SCHEMA.to_owned(),
+            reason: reason.to_owned(),
+            stall_threshold: threshold.as_secs_f64(),
+            process: process(),
+            groups,
+            libraries: libraries(&mut partial),
+            settings: queues.last().map(settings).unwrap_or_default(),
+            partial,
+            ..Self::default()
+        };
+        verdict::judge(&mut report);
+        let stalled = report.stall.as_ref().and_then(|stall| stall.gid);
+        for group in report
+            .groups
+            .iter_mut()
+            .filter(|group| Some(group.gid) == stalled)
+        {
+            if group.health == "running" {
+                group.health = "stalled".to_owned();
+            }
+        }
+        report
+    }
+
+    /// The report as JSON.
+    ///
+    /// # Errors
+    /// None that a report can cause.
+    pub fn to_json(&self) -> io::Result<String> {
+        Ok(serde_json::to_string_pretty(self)?)
+    }
+}
+
+fn settings(known: &Known) -> Vec<Setting> {
+    let setting = |effective: &crate::config::Effective| Setting {
+        name: effective.name.to_owned(),
+        value: effective.value.clone(),
+        origin: effective.origin.to_string(),
+    };
+    known.settings.iter().map(setting).collect()
+}
+
+fn libraries(partial: &mut Vec<String>) -> Vec<Library> {
+    let Some(outcomes) = nccom::outcomes() else {
+        partial.push("the list of libraries".to_owned());
+        return Vec::new();
+    };
+    let told = |(name, outcome): nccom::NamedOutcome| match outcome {
+        Ok(library) => Library {
+            name,
+            path: library.path().display().to_string(),
+            version: library.version().to_string(),
+            error: None,
+        },
+        Err(error) => Library {
+            name,
+            error: Some(error),
+            ..Library::default()
+        },
+    };
+    outcomes.into_iter().map(told).collect()
+}
+
+/// What this process and its machine are.
+fn process() -> Process {
+    let text = |path: &str| {
+        fs::read_to_string(path)
+            .unwrap_or_default()
+            .trim()
+            .to_owned()
+    };
+    let namespace = |name: &str| {
+        let link = fs::read_link(format!("/proc/self/ns/{name}"));
+        link.map_or_else(|_| String::new(), |link| link.display().to_string())
+    };
+    let wall_clock = std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH);
+    Process {
+        pid: std::process::id(),
+        program: text("/proc/self/comm"),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        host: text("/proc/sys/kernel/hostname"),
+        kernel: text("/proc/sys/kernel/osrelease"),
+        monotonic_ns: clock::monotonic_ns(),
+        wall_clock: wall_clock.map_or(0.0, |since| since.as_secs_f64()),
+        cpus: affinity::allowed()
+            .map(|cpus| ranges::ranges(cpus.iter()))
+            .unwrap_or_default(),
+        open_files: memfd::descriptor_limit(),
+        pid_namespace: namespace("pid"),
+        user_namespace: namespace("user"),
+    }
+}
+
+fn group(known: &Known, partial: &mut Vec<String>) -> Option<Group> {
+    let shared = known.shared.upgrade()?;
+    let now = clock::monotonic_ns();
+    let records: Vec<Record> = shared.recorder.iter().collect();
+    let ages = ages(&records);
+    let contexts = shared.contexts.try_all();
+    if contexts.is_none() {
+        partial.push(format!("the contexts of {}", shared.gid));
+    }
+    let contexts = contexts.unwrap_or_default();
+    let mut tasks: Vec<Task> = (shared.core.tasks())
+        .map(|view| {
+            let data = contexts.iter().find(|(id, _)| *id == view.context);
+            task(
+                &view,
+                data.map(|(_, data)| &**data),
+                ages.get(&key(&view)).copied(),
+                now,
+            )
+        })
+        .collect();
+    tasks.sort_by_key(|task| (task.rank, task.sequence));
+    let counters = shared.watch.counters();
+    let ended = records
+        .iter()
+        .rev()
+        .find(|record| record.change.to == RunState::Done);
+    Some(Group {
+        gid: shared.gid.0,
+        sharers: Share::try_sharers(shared.gid).unwrap_or_else(|| {
+            partial.push(format!("the sharers of {}", shared.gid));
+            0
+        }),
+        health: health(&shared, known.tid).to_owned(),
+        enqueued: counters.drained.saturating_add(queued(&tasks).into()),
+        ended: counters.ended,
+        last_ended_exec: ended.map(|record| record.change.exec.0),
+        errors: errors(&shared, partial),
+        worker: worker(&shared, known, queued(&tasks), partial),
+        tasks,
+        history: records.iter().map(change).collect(),
+    })
+}
+
+fn errors(shared: &Shared, partial: &mut Vec<String>) -> Vec<ErrorCount> {
+    let Some(errors) = shared.watch.errors() else {
+        partial.push(format!("the errors of {}", shared.gid));
+        return Vec::new();
+    };
+    let told = |(status, count): (i32, u64)| ErrorCount {
+        status,
+        text: Status(status).to_string(),
+        count,
+    };
+    errors.into_iter().map(told).collect()
+}
+
+/// Tasks that no step has come to.
+fn queued(tasks: &[Task]) -> u32 {
+    let queued = tasks
+        .iter()
+        .filter(|task| task.state == RunState::Init.to_string());
+    u32::try_from(queued.count()).unwrap_or(u32::MAX)
+}
+
+/// The files of a thread of this process.
+fn thread_file(tid: u32, name: &str) -> Option<String> {
+    let text = fs::read_to_string(format!("/proc/self/task/{tid}/{name}")).ok()?;
+    Some(text.trim().to_owned())
+}
+
+fn health(shared: &Shared, tid: u32) -> &'static str {
+    let lives = thread_file(tid, "comm").is_some_and(|name| name.starts_with("proxy-"));
+    match shared.core.shut_by() {
+        Some(Shut::Dead) => "dead",
+        Some(Shut::Closed) if lives => "stopping",
+        Some(Shut::Closed) => "ended",
+        None => "running",
+    }
+}
+
+fn worker(shared: &Shared, known: &Known, queued: u32, partial: &mut Vec<String>) -> Worker {
+    let counters = shared.watch.counters();
+    let call = shared.watch.try_observe().unwrap_or_else(|_| {
+        partial.push(format!("the library call of {}", shared.gid));
+        None
+    });
+    let call = call.map(|inside| Call {
+        function: inside.call.to_string(),
+        age: inside.age.as_secs_f64(),
+    });
+    let activity = match health(shared, known.tid) {
+        "dead" => "dead",
+        "ended" => "ended",
+        _ if call.is_some() => "inside the library",
+        _ if sleeps(shared, queued) => "asleep",
+        _ => "awake",
+    };
+    // The 39th field, counted from behind the name, which may have blanks.
+    let stat = thread_file(known.tid, "stat").unwrap_or_default();
+    let last_cpu = stat
+        .rsplit_once(')')
+        .and_then(|(_, rest)| rest.split_whitespace().nth(36));
+    Worker {
+        name: thread_file(known.tid, "comm").unwrap_or_default(),
+        tid: known.tid,
+        cpus_wanted: known.cpus_wanted.clone(),
+        cpus_granted: affinity::of(known.tid)
+            .map(|cpus| ranges::ranges(cpus.iter()))
+            .unwrap_or_default(),
+        last_cpu: last_cpu.and_then(|cpu| cpu.parse().ok()),
+        activity: activity.to_owned(),
+        call,
+        ticks: counters.ticks,
+        yields: counters.yields,
+        sleeps: counters.sleeps,
+        wakes: counters.rings,
+        queued,
+        capacity: u32::try_from(TASKS).unwrap_or(u32::MAX),
+    }
+}
+
+/// How long a worker that was rung may take to wake.
+const WAKING: Duration = Duration::from_millis(10);
+
+/// Whether the worker sleeps, and is not just about to wake for what is queued.
+fn sleeps(shared: &Shared, queued: u32) -> bool {
+    let sleeps = shared.watch.is_asleep();
+    if !sleeps || queued == 0 {
+        return sleeps;
+    }
+    std::thread::sleep(WAKING);
+    shared.watch.is_asleep()
+}
+
+/// A task in the black box: its slot and its execution.
+type Key = (u32, u64, proxy_core::ContextId);
+
+fn key(view: &TaskView) -> Key {
+    (view.ticket.slot(), view.exec.0, view.context)
+}
+
+/// The last change of each task that the black box still has.
+fn ages(records: &[Record]) -> HashMap<Key, Record> {
+    let key = |record: &Record| {
+        (
+            record.change.slot,
+            record.change.exec.0,
+            record.change.context,
+        )
+    };
+    records
+        .iter()
+        .map(|record| (key(record), *record))
+        .collect()
+}
+
+fn task(view: &TaskView, data: Option<&ContextData>, last: Option<Record>, now: u64) -> Task {
+    let waits = view.state == RunState::WaitingDeviceTrigger;
+    let runs = matches!(view.state, RunState::Progressing | RunState::Idle);
+    let network = view.kind == proxy_core::TaskKind::Network;
+    let since = last.map(|last| last.time);
+    Task {
+        rank: data.map_or(u32::MAX, |data| data.rank.0),
+        kind: view.kind.to_string(),
+        exec: view.exec.0,
+        sequence: view.sequence as u64,
+        context: view.context.to_string(),
+        state: view.state.to_string(),
+        age: since.map(|since| now.saturating_sub(since) as f64 / 1e9),
+        status: last
+            .filter(|_| view.state == RunState::Done)
+            .map(|last| last.change.status.0),
+        block: data.filter(|_| runs && network).and_then(block),
+        unfired: data
+            .filter(|_| waits)
+            .map(|data| unfired(view, data))
+            .unwrap_or_default(),
+        barrier: data.filter(|_| runs && !network).and_then(barrier),
+    }
+}
+
+fn block(data: &ContextData) -> Option<Block> {
+    let (place, calls, last_return) = data.note.read();
+    let (id, _) = data.blocks.get(usize::from(place))?;
+    Some(Block {
+        id: *id,
+        place: u32::from(place) + 1,
+        of: u32::try_from(data.blocks.len()).unwrap_or(u32::MAX),
+        calls,
+        last_return,
+    })
+}
+
+fn unfired(view: &TaskView, data: &ContextData) -> Vec<StartWord> {
+    let words = (0..)
+        .map(Stream)
+        .map_while(|stream| Some((stream, data.word(view.kind, stream)?)));
+    words
+        .map(|(stream, word)| (stream, word.address(), word.load()))
+        .filter(|(.., word)| !waiting::is_fired(data, *word))
+        .map(|(stream, address, word)| StartWord {
+            stream: stream.0.into(),
+            address: address as u64,
+            word,
+        })
+        .collect()
+}
+
+fn barrier(data: &ContextData) -> Option<BarrierWait> {
+    let seen = data.barrier.as_ref()?.attendance()?;
+    let told = |ranks: RankSet| ranges::ranges(ranks.iter().map(u32::from));
+    Some(BarrierWait {
+        arrived: told(seen.arrived),
+        missing: told(seen.missing),
+        dead: told(seen.dead),
+    })
+}
+
+fn change(record: &Record) -> Change {
+    let change = &record.change;
+    Change {
+        monotonic_ns: record.time,
+        rank: change.rank.0,
+        kind: change.kind.to_string(),
+        exec: change.exec.0,
+        from: change.from.to_string(),
+        to: change.to.to_string(),
+        status: change.status.0,
+    }
+}

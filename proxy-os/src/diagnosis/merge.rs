@@ -1,0 +1,242 @@
+//! One sentence from the reports of many ranks: who is behind, in which operation, waiting for whom.
+//!
+//! The order of the questions is that of people who look at a hung job: who did not answer at all, who is dead, who has enqueued
+//! less than the others, and only then who waits for what.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::ranges::{members, ranges};
+use super::record::{Report, Stall, StallKind, Task};
+
+/// What the reports of a job's ranks say together. Reports may be of one rank each or of many; their order does not matter.
+/// `world` is the number of ranks of the job, if it is known: ranks without a report are then told, too.
+#[must_use]
+pub fn merge(reports: &[Report], world: Option<u32>) -> String {
+    let ranks = by_rank(reports);
+    let mut sentences: Vec<String> = Vec::new();
+    sentences.extend(silent(&ranks, world));
+    sentences.extend(behind(&ranks));
+    sentences.extend(waiting(reports));
+    if sentences.is_empty() {
+        return match ranks.len() {
+            0 => "no rank has a task".to_owned(),
+            _ => format!(
+                "ranks {}: nothing is stuck, and nobody is behind",
+                ranges(ranks.keys().copied())
+            ),
+        };
+    }
+    sentences.join("; ")
+}
+
+/// The newest execution that each rank has begun, also where it has ended since.
+fn by_rank(reports: &[Report]) -> BTreeMap<u32, u64> {
+    let mut ranks = BTreeMap::new();
+    let mut newest = |rank: u32, exec: u64| {
+        let found = ranks.entry(rank).or_insert(exec);
+        *found = exec.max(*found);
+    };
+    for group in reports.iter().flat_map(|report| &report.groups) {
+        group
+            .tasks
+            .iter()
+            .for_each(|task| newest(task.rank, task.exec));
+        group
+            .history
+            .iter()
+            .for_each(|change| newest(change.rank, change.exec));
+    }
+    ranks
+}
+
+fn silent(ranks: &BTreeMap<u32, u64>, world: Option<u32>) -> Option<String> {
+    let missing = ranges((0..world?).filter(|rank| !ranks.contains_key(rank)));
+    (!missing.is_empty()).then(|| format!("no report of ranks {missing} has a task"))
+}
+
+/// Who has begun fewer executions than the others.
+fn behind(ranks: &BTreeMap<u32, u64>) -> Option<String> {
+    let most = *ranks.values().max()?;
+    let late: BTreeMap<u64, BTreeSet<u32>> = ranks.iter().filter(|(_, exec)| **exec < most).fold(
+        BTreeMap::new(),
+        |mut late, (rank, exec)| {
+            late.entry(*exec)
+                .or_insert_with(BTreeSet::new)
+                .insert(*rank);
+            late
+        },
+    );
+    if late.is_empty() {
+        return None;
+    }
+    let ahead = ranges(
+        ranks
+            .iter()
+            .filter(|(_, exec)| **exec == most)
+            .map(|(rank, _)| *rank),
+    );
+    let late: Vec<String> = late
+        .into_iter()
+        .map(|(exec, ranks)| format!("ranks {} are at exec {exec}", ranges(ranks)))
+        .collect();
+    Some(format!(
+        "{}, behind ranks {ahead} at exec {most}",
+        late.join(", ")
+    ))
+}
+
+/// Who waits for what, alike waits together.
+fn waiting(reports: &[Report]) -> Vec<String> {
+    let mut waits: BTreeMap<(StallKind, String), BTreeSet<u32>> = BTreeMap::new();
+    for report in reports {
+        if let Some((stall, tasks)) = stalls(report) {
+            let who = stall
+                .rank
+                .into_iter()
+                .chain(tasks.iter().map(|task| task.rank));
+            waits
+                .entry((stall.kind, told(stall, report)))
+                .or_default()
+                .extend(who);
+        }
+    }
+    waits
+        .into_iter()
+        .map(|((_, what), ranks)| format!("ranks {} {what}", ranges(ranks)))
+        .collect()
+}
+
+/// The stall of a report, and the tasks of the report that it holds up, too.
+fn stalls(report: &Report) -> Option<(&Stall, Vec<&Task>)> {
+    let stall = report.stall.as_ref()?;
+    let whole_group = matches!(
+        stall.kind,
+        StallKind::WorkerDead | StallKind::CallNotReturning | StallKind::AsleepWithWork
+    );
+    let group = report
+        .groups
+        .iter()
+        .find(|group| Some(group.gid) == stall.gid);
+    let tasks = group
+        .into_iter()
+        .flat_map(|group| &group.tasks)
+        .filter(|_| whole_group)
+        .collect();
+    Some((stall, tasks))
+}
+
+fn told(stall: &Stall, report: &Report) -> String {
+    let exec = stall
+        .exec
+        .map_or_else(String::new, |exec| format!(" in exec {exec}"));
+    let call = || {
+        let group = report
+            .groups
+            .iter()
+            .find(|group| Some(group.gid) == stall.gid);
+        group
+            .and_then(|group| group.worker.call.as_ref())
+            .map_or("the library", |call| call.function.as_str())
+    };
+    match stall.kind {
+        StallKind::WorkerDead => "have lost their worker".to_owned(),
+        StallKind::CallNotReturning => format!("have a worker inside {}", call()),
+        StallKind::AsleepWithWork => "have a worker that sleeps on its work".to_owned(),
+        StallKind::DeviceNeverFired => {
+            format!("wait for their device on {}{exec}", streams(&stall.streams))
+        }
+        StallKind::BarrierWaiting => {
+            let missing = ranges(members(&stall.missing, 100_000));
+            format!("wait at the host barrier for ranks {missing}{exec}")
+        }
+        StallKind::LibraryIdle => format!("wait for the network{exec}"),
+        StallKind::RendezvousWaiting => {
+            let missing = ranges(members(&stall.missing, 100_000));
+            format!("wait on the bus for ranks {missing}")
+        }
+        StallKind::QueueFull => "have no place for another task".to_owned(),
+        StallKind::ConsumerNotPolling => format!("have a status that nobody consumes{exec}"),
+    }
+}
+
+fn streams(streams: &[u32]) -> String {
+    match streams {
+        [one] => format!("stream {one}"),
+        _ => format!("streams {}", ranges(streams.iter().copied())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::record::Group;
+    use super::*;
+
+    /// A rank that is in an execution, and what its report says is wrong.
+    fn rank(rank: u32, exec: u64, kind: Option<StallKind>) -> Report {
+        let task = Task {
+            rank,
+            exec,
+            kind: "network".to_owned(),
+            state: "IDLE".to_owned(),
+            ..Task::default()
+        };
+        let stall = kind.map(|kind| Stall {
+            kind,
+            age: Some(40.0),
+            gid: Some(rank),
+            rank: Some(rank),
+            exec: Some(exec),
+            task: None,
+            streams: vec![1],
+            missing: "5".to_owned(),
+        });
+        let group = Group {
+            gid: rank,
+            tasks: vec![task],
+            ..Group::default()
+        };
+        Report {
+            stall,
+            groups: vec![group],
+            ..Report::default()
+        }
+    }
+
+    #[test]
+    fn the_rank_that_is_behind_and_who_waits_for_it_are_one_sentence() {
+        let mut reports: Vec<Report> = (0..8)
+            .map(|at| rank(at, 813, Some(StallKind::BarrierWaiting)))
+            .collect();
+        reports[5] = rank(5, 812, Some(StallKind::DeviceNeverFired));
+        assert_eq!(
+            merge(&reports, Some(8)),
+            "ranks 5 are at exec 812, behind ranks 0-4,6-7 at exec 813; ranks 5 wait for their device on stream 1 in exec 812; \
+             ranks 0-4,6-7 wait at the host barrier for ranks 5 in exec 813"
+        );
+    }
+
+    #[test]
+    fn ranks_without_a_report_are_told_first() {
+        let reports = [rank(0, 3, None), rank(2, 3, None)];
+        assert_eq!(
+            merge(&reports, Some(4)),
+            "no report of ranks 1,3 has a task"
+        );
+        assert_eq!(
+            merge(&reports, None),
+            "ranks 0,2: nothing is stuck, and nobody is behind"
+        );
+        assert_eq!(merge(&[], None), "no rank has a task");
+    }
+
+    #[test]
+    fn a_thousand_ranks_still_are_a_sentence() {
+        let reports: Vec<Report> = (0..1000)
+            .map(|at| rank(at, 7, (at != 77).then_some(StallKind::LibraryIdle)))
+            .collect();
+        assert_eq!(
+            merge(&reports, Some(1000)),
+            "ranks 0-76,78-999 wait for the network in exec 7"
+        );
+    }
+}

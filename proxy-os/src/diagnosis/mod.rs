@@ -1,0 +1,27 @@
+//! The reason of a hang in one look: one record of the whole process, its verdict first.
+//!
+//! | file | what |
+//! |---|---|
+//! | [`record`] | what a report says: plain data, a versioned schema |
+//! | `collect`, `known` | reading it from the live process, without waiting for anybody |
+//! | `verdict` | from the facts to one sentence |
+//! | `text`, `merge` | for people; many ranks' reports in one sentence |
+//! | `serve`, `fetch` | on request: signal, tool, interval, and when something went wrong |
+
+mod collect;
+mod fetch;
+mod known;
+mod merge;
+mod ranges;
+pub mod record;
+mod serve;
+mod text;
+mod verdict;
+
+pub use fetch::{FetchError, fetch, served};
+pub(crate) use known::{lock, remember};
+pub use merge::merge;
+pub use record::{Report, SCHEMA};
+pub use serve::{Options, ServeError, Service};
+pub(crate) use serve::{for_queue, leave_behind};
+pub use verdict::stalls_of;

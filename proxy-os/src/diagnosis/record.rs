@@ -1,0 +1,325 @@
+//! What a report says: plain data with a versioned schema, the same for the API, for C, for files and for the report socket.
+//!
+//! Fields are only ever added within one version of the schema; a reader ignores those that it does not know. Times are
+//! nanoseconds of the monotonic clock where the name ends in `_ns`, and ages are seconds.
+
+use serde::{Deserialize, Serialize};
+
+/// Name and version of the schema.
+pub const SCHEMA: &str = "proxy-report/1";
+
+/// One process, all its groups and buses, at one time.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// What is wrong, in one sentence.
+    pub verdict: String,
+    /// What is wrong, for programs; nothing if nothing is waited for longer than the stall threshold.
+    pub stall: Option<Stall>,
+    /// What to do about it.
+    pub hint: Option<String>,
+    /// Why the report was made.
+    pub reason: String,
+    /// What could not be read because somebody held its lock; empty for a whole report.
+    pub partial: Vec<String>,
+    /// Age at which a wait counts as a stall, in seconds.
+    pub stall_threshold: f64,
+    /// The process.
+    pub process: Process,
+    /// Its groups, by gid.
+    pub groups: Vec<Group>,
+    /// Its buses.
+    pub buses: Vec<Bus>,
+    /// Collective libraries that were loaded, or were to be.
+    pub libraries: Vec<Library>,
+    /// Every setting with its value and origin.
+    pub settings: Vec<Setting>,
+}
+
+/// Where and when.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Process {
+    /// Process id, as the process sees itself.
+    pub pid: u32,
+    /// The program's name.
+    pub program: String,
+    /// Version of this driver.
+    pub version: String,
+    /// Host name.
+    pub host: String,
+    /// Kernel release.
+    pub kernel: String,
+    /// When the report was made.
+    pub monotonic_ns: u64,
+    /// The same moment in seconds since 1970, so that reports of several machines can be put in order.
+    pub wall_clock: f64,
+    /// CPUs that the process may use.
+    pub cpus: String,
+    /// Limit of open files.
+    pub open_files: u64,
+    /// Inode of the pid namespace: two processes with the same number see the same process ids.
+    pub pid_namespace: String,
+    /// Inode of the user namespace.
+    pub user_namespace: String,
+}
+
+/// One group.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Group {
+    /// Group id.
+    pub gid: u32,
+    /// Shares of the group that are held; 0 for a queue outside of the registry.
+    pub sharers: u32,
+    /// In a word: running, stalled, stopping, ended, dead.
+    pub health: String,
+    /// Appends of all contexts that are registered.
+    pub enqueued: u64,
+    /// Tasks that the worker has ended.
+    pub ended: u64,
+    /// The last execution that ended, as the black box has it.
+    pub last_ended_exec: Option<u64>,
+    /// Tasks that ended with an error, by code.
+    pub errors: Vec<ErrorCount>,
+    /// The worker.
+    pub worker: Worker,
+    /// Tasks whose status is not consumed, in order of rank and append.
+    pub tasks: Vec<Task>,
+    /// The last changes of state, oldest first.
+    pub history: Vec<Change>,
+}
+
+/// How often a code ended a task.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ErrorCount {
+    /// The code.
+    pub status: i32,
+    /// In words.
+    pub text: String,
+    /// How often.
+    pub count: u64,
+}
+
+/// One worker.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Worker {
+    /// Thread name.
+    pub name: String,
+    /// Kernel thread id.
+    pub tid: u32,
+    /// CPUs asked for.
+    pub cpus_wanted: String,
+    /// CPUs that the kernel lets it run on.
+    pub cpus_granted: String,
+    /// CPU it ran on last.
+    pub last_cpu: Option<u32>,
+    /// In a word: asleep, awake, inside the library, ended, dead.
+    pub activity: String,
+    /// The library call that it is inside of.
+    pub call: Option<Call>,
+    /// Ticks.
+    pub ticks: u64,
+    /// Times it gave its core away.
+    pub yields: u64,
+    /// Times it slept.
+    pub sleeps: u64,
+    /// Appends that had to wake it.
+    pub wakes: u64,
+    /// Tasks that wait in its inbox or were not drained yet.
+    pub queued: u32,
+    /// Tasks that one rank may have unconsumed.
+    pub capacity: u32,
+}
+
+/// A library call in progress.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Call {
+    /// Name of the export.
+    pub function: String,
+    /// Seconds since it began.
+    pub age: f64,
+}
+
+/// One task.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Task {
+    /// Rank.
+    pub rank: u32,
+    /// network or barrier.
+    pub kind: String,
+    /// Execution id.
+    pub exec: u64,
+    /// Position among the appends of its context.
+    pub sequence: u64,
+    /// Context, as messages name it.
+    pub context: String,
+    /// Run state.
+    pub state: String,
+    /// Seconds in this state, if the black box still has the moment.
+    pub age: Option<f64>,
+    /// Status, once done.
+    pub status: Option<i32>,
+    /// The selected block, its place (from 1) and how many there are, for a task that has entered the library.
+    pub block: Option<Block>,
+    /// Start words that have not fired.
+    pub unfired: Vec<StartWord>,
+    /// At a host barrier: who has arrived and who has not.
+    pub barrier: Option<BarrierWait>,
+}
+
+/// Where a network task is inside the library.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Block {
+    /// Block id.
+    pub id: u32,
+    /// Its place among the context's blocks, from 1.
+    pub place: u32,
+    /// How many blocks the context has.
+    pub of: u32,
+    /// Progress calls of this context so far.
+    pub calls: u64,
+    /// What the last one returned.
+    pub last_return: i32,
+}
+
+/// A start word that the device has not written.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct StartWord {
+    /// Stream.
+    pub stream: u32,
+    /// Address of the word.
+    pub address: u64,
+    /// Its value.
+    pub word: u32,
+}
+
+/// A wait at a host barrier.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct BarrierWait {
+    /// Ranks that have arrived, as ranges: `0-2,5`.
+    pub arrived: String,
+    /// Ranks that have not.
+    pub missing: String,
+    /// Of those, ranks that are known to be dead.
+    pub dead: String,
+}
+
+/// One change of state.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Change {
+    /// When.
+    pub monotonic_ns: u64,
+    /// Rank.
+    pub rank: u32,
+    /// Kind of the task.
+    pub kind: String,
+    /// Execution id.
+    pub exec: u64,
+    /// State before.
+    pub from: String,
+    /// State after.
+    pub to: String,
+    /// Status, which counts with DONE.
+    pub status: i32,
+}
+
+/// One membership of a bus.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Bus {
+    /// The job's name.
+    pub job: String,
+    /// Own rank.
+    pub rank: u32,
+    /// Ranks of the bus.
+    pub world: u32,
+    /// What is going on: the phase that is waited in, or idle.
+    pub phase: String,
+    /// Seconds in it.
+    pub age: Option<f64>,
+    /// Who is waited for, as ranges.
+    pub missing: String,
+    /// Every rank.
+    pub peers: Vec<Peer>,
+    /// Ways in which the bus works otherwise than it was meant to, with how often.
+    pub fallbacks: Vec<(String, u64)>,
+}
+
+/// One rank of a bus.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Peer {
+    /// Rank.
+    pub rank: u32,
+    /// Process id as this process sees it; 0 where it cannot.
+    pub pid: u32,
+    /// In a word: absent, joined, left, dead.
+    pub state: String,
+}
+
+/// One collective library.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Library {
+    /// What it was asked for by.
+    pub name: String,
+    /// The file that was loaded.
+    pub path: String,
+    /// Its version in words.
+    pub version: String,
+    /// Why it was not loaded.
+    pub error: Option<String>,
+}
+
+/// One setting.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Setting {
+    /// Variable.
+    pub name: String,
+    /// Value.
+    pub value: String,
+    /// Default, environment or API.
+    pub origin: String,
+}
+
+/// What is wrong.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Stall {
+    /// Its kind.
+    pub kind: StallKind,
+    /// Seconds since it began, as far as that is known.
+    pub age: Option<f64>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Rank.
+    pub rank: Option<u32>,
+    /// Execution id.
+    pub exec: Option<u64>,
+    /// Kind of the task.
+    pub task: Option<String>,
+    /// Streams that have not fired.
+    pub streams: Vec<u32>,
+    /// Ranks that are waited for, as ranges.
+    pub missing: String,
+}
+
+/// The kinds of stall, the more certain the cause the earlier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StallKind {
+    /// The worker died.
+    WorkerDead,
+    /// A library call does not return.
+    CallNotReturning,
+    /// The worker sleeps although it has work: a fault of this driver.
+    AsleepWithWork,
+    /// The device has not fired.
+    DeviceNeverFired,
+    /// Ranks have not arrived at a barrier.
+    BarrierWaiting,
+    /// The library is called and moves nothing.
+    LibraryIdle,
+    /// Ranks have not come to a bus, or not to an exchange on it.
+    RendezvousWaiting,
+    /// A rank has no place for another task.
+    QueueFull,
+    /// A task is done and nobody takes its status.
+    ConsumerNotPolling,
+}

@@ -1,0 +1,356 @@
+//! Reports on request: from a signal, from a tool outside of the process, at intervals, and when something has gone wrong.
+//!
+//! One thread per process, `proxy-report`, which touches nothing that a worker waits for. Nothing of it exists unless asked for: no
+//! thread, no socket, no signal handler. The socket has no name in any file system, answers its own user only, and sends a report as
+//! a descriptor, so a tool that is slow or stopped holds nobody up.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::fs;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use super::Report;
+use crate::config::Settings;
+use crate::log;
+use crate::sys::eventfd::EventFd;
+use crate::sys::memfd;
+use crate::sys::poll::{For, poll};
+use crate::sys::signal::Hooked;
+use crate::sys::socket::{Socket, own_user};
+use crate::sys::thread::{self, Thread, ThreadName};
+
+/// Reports that events leave behind, per process; what goes wrong again and again must not fill a disk.
+const LEFT_BEHIND: u32 = 100;
+/// Reasons that wait to be written.
+const WAITING: usize = 16;
+/// How long a tool may take to ask, once it has connected.
+const PATIENCE: Duration = Duration::from_millis(200);
+/// How long the end of the service is waited for.
+const END: Duration = Duration::from_secs(2);
+
+/// What the service does.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Answer tools of the same user, such as `proxytop`.
+    pub socket: bool,
+    /// Write a report when this signal comes; the handler that was there is called, too.
+    pub signal: Option<i32>,
+    /// Write a report this often.
+    pub every: Option<Duration>,
+    /// Write reports as JSON files into this directory, besides the log.
+    pub directory: Option<PathBuf>,
+}
+
+/// Why the service did not start; nothing is left of it then.
+#[derive(Debug)]
+pub enum ServeError {
+    /// It is running already: one per process.
+    Running,
+    /// The socket could not be had.
+    Socket(io::Error),
+    /// The signal could not be taken.
+    Signal(i32, io::Error),
+    /// The thread could not be started.
+    Thread(io::Error),
+}
+
+impl fmt::Display for ServeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Running => f.write_str("reports are served already; a process has one service"),
+            Self::Socket(error) => write!(f, "the report socket could not be had: {error}"),
+            Self::Signal(signal, error) => {
+                write!(
+                    f,
+                    "signal {signal} cannot be taken: {error}; accepted: a signal that can be caught"
+                )
+            }
+            Self::Thread(error) => write!(f, "the report thread could not be started: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for ServeError {}
+
+#[derive(Debug)]
+struct Shared {
+    bell: EventFd,
+    end: AtomicBool,
+    reasons: Mutex<VecDeque<String>>,
+}
+
+/// The running service; ends when dropped, and puts the signal's former handler back.
+#[derive(Debug)]
+pub struct Service {
+    shared: Arc<Shared>,
+    _hooked: Option<Hooked>,
+    thread: Thread,
+}
+
+/// The service that the settings ask for, shared by the queues of the process.
+static SHARED: Mutex<Weak<Service>> = Mutex::new(Weak::new());
+
+/// The service that the settings ask for, as long as a queue holds it. One that cannot be had costs a warning and no queue.
+pub(crate) fn for_queue(settings: &Settings) -> Option<Arc<Service>> {
+    let signal = i32::try_from(*settings.report_signal())
+        .ok()
+        .filter(|signal| *signal != 0);
+    let options = Options {
+        socket: *settings.report(),
+        signal,
+        every: Some(*settings.report_every()).filter(|every| !every.is_zero()),
+        directory: settings.report_directory().clone(),
+    };
+    if options == Options::default() {
+        return None;
+    }
+    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(service) = shared.upgrade() {
+        return Some(service);
+    }
+    match Service::start(options) {
+        Ok(service) => {
+            let service = Arc::new(service);
+            *shared = Arc::downgrade(&service);
+            Some(service)
+        }
+        // The embedder has started one of its own.
+        Err(ServeError::Running) => None,
+        Err(error) => {
+            log::warn(format_args!("no reports on request: {error}"));
+            None
+        }
+    }
+}
+
+static RUNNING: Mutex<Option<Arc<Shared>>> = Mutex::new(None);
+
+/// How the names of report sockets begin.
+pub(super) const PREFIX: &str = "proxy-report/";
+
+/// Name of the report socket of a process.
+pub(super) fn name(pid: u32) -> String {
+    format!("{PREFIX}{pid}")
+}
+
+impl Service {
+    /// Starts the service. Any thread; one per process.
+    ///
+    /// # Errors
+    /// See [`ServeError`].
+    pub fn start(options: Options) -> Result<Self, ServeError> {
+        let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+        if running.is_some() {
+            return Err(ServeError::Running);
+        }
+        let listener = options
+            .socket
+            .then(listen)
+            .transpose()
+            .map_err(ServeError::Socket)?;
+        let signal = options.signal;
+        let hook = |signal| Hooked::new(signal).map_err(|error| ServeError::Signal(signal, error));
+        let hooked = signal.map(hook).transpose()?;
+        let shared = Arc::new(Shared {
+            bell: EventFd::new().map_err(ServeError::Thread)?,
+            end: AtomicBool::new(false),
+            reasons: Mutex::default(),
+        });
+        let mut serving = Serving {
+            shared: Arc::clone(&shared),
+            listener,
+            options,
+            left: LEFT_BEHIND,
+        };
+        let name = |_| ThreadName::new("proxy-report");
+        let thread = thread::spawn(name, None, Box::new(move || serving.run()));
+        let thread = thread.map_err(ServeError::Thread)?;
+        *running = Some(Arc::clone(&shared));
+        Ok(Self {
+            shared,
+            _hooked: hooked,
+            thread,
+        })
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        // Release pairs with the acquire in `run`.
+        self.shared.end.store(true, Ordering::Release);
+        self.shared.bell.ring();
+        *RUNNING.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        if !self.thread.join_timeout(END) {
+            log::warn(format_args!(
+                "the report thread has not ended within {END:?}"
+            ));
+        }
+    }
+}
+
+/// Asks the service for a report, if there is one. Any thread; never waits; a reason that finds no room is dropped.
+pub(crate) fn leave_behind(reason: fmt::Arguments<'_>) {
+    let Ok(running) = RUNNING.try_lock() else {
+        return;
+    };
+    let Some(shared) = running.as_ref() else {
+        return;
+    };
+    if let Ok(mut reasons) = shared.reasons.try_lock()
+        && reasons.len() < WAITING
+    {
+        reasons.push_back(reason.to_string());
+    }
+    shared.bell.ring();
+}
+
+fn listen() -> io::Result<Socket> {
+    let socket = Socket::bind(name(std::process::id()).as_bytes())?;
+    socket.listen()?;
+    Ok(socket)
+}
+
+/// The thread's side.
+struct Serving {
+    shared: Arc<Shared>,
+    listener: Option<Socket>,
+    options: Options,
+    left: u32,
+}
+
+impl Serving {
+    fn run(&mut self) {
+        let mut next = self
+            .options
+            .every
+            .and_then(|every| Instant::now().checked_add(every));
+        // Acquire pairs with the release in the service's drop.
+        while !self.shared.end.load(Ordering::Acquire) {
+            let timeout = next.map(|next| next.saturating_duration_since(Instant::now()));
+            if let Err(error) = self.wait(timeout) {
+                log::error(format_args!(
+                    "the report thread ends: it cannot wait: {error}"
+                ));
+                return;
+            }
+            if next.is_some_and(|next| Instant::now() >= next) {
+                self.write("interval");
+                next = self
+                    .options
+                    .every
+                    .and_then(|every| Instant::now().checked_add(every));
+            }
+        }
+    }
+
+    /// Sleeps until there is something to do, and does it.
+    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        let signal_bell = self.options.signal.and_then(|_| Hooked::bell());
+        let mut fds = vec![(self.shared.bell.fd(), For::Input)];
+        fds.extend(
+            self.listener
+                .iter()
+                .map(|listener| (listener.as_fd(), For::Input)),
+        );
+        fds.extend(signal_bell.map(|bell| (bell.fd(), For::Input)));
+        poll(&fds, timeout)?;
+        drop(fds);
+        if self.shared.bell.wait(Some(Duration::ZERO))? {
+            self.write_reasons();
+        }
+        if let Some(bell) = signal_bell
+            && bell.wait(Some(Duration::ZERO))?
+        {
+            let signal = self.options.signal.unwrap_or_default();
+            self.write(&format!("signal {signal}"));
+        }
+        if let Some(client) = self
+            .listener
+            .as_ref()
+            .and_then(|listener| listener.accept().ok())
+            && let Err(error) = answer(&client)
+        {
+            log::info(format_args!("a tool got no report: {error}"));
+        }
+        Ok(())
+    }
+
+    fn write_reasons(&mut self) {
+        loop {
+            let reason = self
+                .shared
+                .reasons
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .pop_front();
+            let Some(reason) = reason else { return };
+            if self.left == 0 {
+                return;
+            }
+            self.left -= 1;
+            self.write(&reason);
+            if self.left == 0 {
+                log::warn(format_args!(
+                    "{LEFT_BEHIND} reports were written; events leave no more behind"
+                ));
+            }
+        }
+    }
+
+    /// Writes one report to the log, and to the directory.
+    fn write(&self, reason: &str) {
+        let report = Report::collect(reason);
+        log::error(format_args!("report: {report}"));
+        let Some(directory) = &self.options.directory else {
+            return;
+        };
+        let file = format!(
+            "proxy-report-{}-{}.json",
+            report.process.pid, report.process.monotonic_ns
+        );
+        // The interval's report is one file that is replaced, so that a long run does not fill the disk.
+        let file = match reason {
+            "interval" => format!("proxy-report-{}.json", report.process.pid),
+            _ => file,
+        };
+        let path = directory.join(&file);
+        let partial = directory.join(format!("{file}.partial"));
+        let written = report
+            .to_json()
+            .and_then(|json| fs::write(&partial, json))
+            .and_then(|()| fs::rename(&partial, &path));
+        if let Err(error) = written {
+            let _ = fs::remove_file(&partial);
+            log::warn(format_args!(
+                "the report could not be written to {}: {error}",
+                path.display()
+            ));
+        }
+    }
+}
+
+/// Answers one tool: a record `report` is answered by a record with the report as a descriptor.
+fn answer(client: &Socket) -> io::Result<()> {
+    let peer = client.peer()?;
+    if peer.uid != own_user() {
+        return Err(io::Error::other(format!(
+            "it is user {}'s; accepted: the same user",
+            peer.uid
+        )));
+    }
+    poll(&[(client.as_fd(), For::Input)], Some(PATIENCE))?;
+    let mut request = [0_u8; 16];
+    let record = client.receive(&mut request)?;
+    if request.get(..record.bytes) != Some(b"report".as_slice()) {
+        return Err(io::Error::other("its request is unknown; accepted: report"));
+    }
+    let json = Report::collect("a tool asked").to_json()?;
+    let mut file = memfd::create().or_else(|_| memfd::unnamed_file())?;
+    file.write_all(json.as_bytes())?;
+    client.send(b"report", &[file.as_fd()])
+}

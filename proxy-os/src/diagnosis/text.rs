@@ -1,0 +1,181 @@
+//! A report as text for people: the verdict first, then what it was read from.
+
+use std::fmt;
+
+use super::record::{Bus, Group, Report, Task};
+use super::verdict::seconds;
+
+/// Changes of state that the text shows per group; the record has all that the black box keeps.
+const CHANGES: usize = 20;
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.verdict)?;
+        if let Some(hint) = &self.hint {
+            writeln!(f, "next: {hint}")?;
+        }
+        if !self.partial.is_empty() {
+            writeln!(f, "PARTIAL: could not read {}", self.partial.join(", "))?;
+        }
+        let process = &self.process;
+        writeln!(
+            f,
+            "{} (pid {}, host {}, driver {}), made for: {}",
+            process.program, process.pid, process.host, process.version, self.reason
+        )?;
+        self.groups
+            .iter()
+            .try_for_each(|group| of_group(f, group))?;
+        self.buses.iter().try_for_each(|bus| of_bus(f, bus))?;
+        for library in &self.libraries {
+            match &library.error {
+                None => writeln!(f, "library {}: {}", library.path, library.version)?,
+                Some(error) => writeln!(f, "library {}: {error}", library.name)?,
+            }
+        }
+        for setting in &self.settings {
+            writeln!(
+                f,
+                "setting {} = {} ({})",
+                setting.name, setting.value, setting.origin
+            )?;
+        }
+        writeln!(
+            f,
+            "environment: kernel {}, cpus {}, open files {}, pid namespace {}, user namespace {}",
+            process.kernel,
+            process.cpus,
+            process.open_files,
+            process.pid_namespace,
+            process.user_namespace
+        )
+    }
+}
+
+fn of_group(f: &mut fmt::Formatter<'_>, group: &Group) -> fmt::Result {
+    let Group {
+        gid,
+        sharers,
+        health,
+        enqueued,
+        ended,
+        worker,
+        ..
+    } = group;
+    writeln!(
+        f,
+        "group {gid}: {health}, {sharers} sharers, {enqueued} tasks enqueued, {ended} ended"
+    )?;
+    write!(
+        f,
+        "  worker {} (tid {}): {}, {} ticks, {} yields, {} sleeps, {} wakes, {} queued, cpus {}",
+        worker.name,
+        worker.tid,
+        worker.activity,
+        worker.ticks,
+        worker.yields,
+        worker.sleeps,
+        worker.wakes,
+        worker.queued,
+        worker.cpus_granted,
+    )?;
+    match worker.last_cpu {
+        Some(cpu) => writeln!(f, ", last on cpu {cpu}")?,
+        None => writeln!(f)?,
+    }
+    if let Some(call) = &worker.call {
+        writeln!(f, "  inside {} for {}", call.function, seconds(call.age))?;
+    }
+    for error in &group.errors {
+        writeln!(
+            f,
+            "  {} tasks ended with {}: {}",
+            error.count, error.status, error.text
+        )?;
+    }
+    group.tasks.iter().try_for_each(|task| of_task(f, task))?;
+    history(f, group)
+}
+
+fn history(f: &mut fmt::Formatter<'_>, group: &Group) -> fmt::Result {
+    let skipped = group.history.len().saturating_sub(CHANGES);
+    for change in group.history.iter().skip(skipped) {
+        write!(
+            f,
+            "  at {}.{:09} rank {} {} exec {}: {} -> {}",
+            change.monotonic_ns / 1_000_000_000,
+            change.monotonic_ns % 1_000_000_000,
+            change.rank,
+            change.kind,
+            change.exec,
+            change.from,
+            change.to
+        )?;
+        match change.status {
+            0 => writeln!(f)?,
+            status => writeln!(f, " with {status}")?,
+        }
+    }
+    Ok(())
+}
+
+fn of_task(f: &mut fmt::Formatter<'_>, task: &Task) -> fmt::Result {
+    write!(
+        f,
+        "  rank {} {} exec {} (sequence {}, {}): {}",
+        task.rank, task.kind, task.exec, task.sequence, task.context, task.state
+    )?;
+    if let Some(age) = task.age {
+        write!(f, " for {}", seconds(age))?;
+    }
+    if let Some(status) = task.status {
+        write!(f, ", status {status}")?;
+    }
+    if let Some(block) = &task.block {
+        write!(
+            f,
+            ", block {} ({} of {}), {} progress calls",
+            block.id, block.place, block.of, block.calls
+        )?;
+    }
+    for word in &task.unfired {
+        write!(
+            f,
+            ", stream {} not fired ({:#x} is {:#010x})",
+            word.stream, word.address, word.word
+        )?;
+    }
+    if let Some(barrier) = &task.barrier {
+        write!(
+            f,
+            ", at the barrier: arrived {}, missing {}",
+            barrier.arrived, barrier.missing
+        )?;
+        if !barrier.dead.is_empty() {
+            write!(f, ", dead {}", barrier.dead)?;
+        }
+    }
+    writeln!(f)
+}
+
+fn of_bus(f: &mut fmt::Formatter<'_>, bus: &Bus) -> fmt::Result {
+    write!(
+        f,
+        "bus {}: rank {} of {}, {}",
+        bus.job, bus.rank, bus.world, bus.phase
+    )?;
+    if let Some(age) = bus.age {
+        write!(f, " for {}", seconds(age))?;
+    }
+    if !bus.missing.is_empty() {
+        write!(f, ", waits for ranks {}", bus.missing)?;
+    }
+    writeln!(f)?;
+    for peer in &bus.peers {
+        writeln!(f, "  rank {}: {}, pid {}", peer.rank, peer.state, peer.pid)?;
+    }
+    for (name, count) in bus.fallbacks.iter().filter(|(_, count)| *count > 0) {
+        writeln!(f, "  fallback {name}: {count} times")?;
+    }
+    Ok(())
+}

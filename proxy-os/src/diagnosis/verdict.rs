@@ -1,0 +1,317 @@
+//! From a report's facts to its verdict: what is wrong, since when, and where to look next.
+
+use std::collections::BTreeMap;
+
+use super::ranges::ranges;
+use super::record::{Bus, Group, Report, Stall, StallKind, Task};
+
+/// Fills in verdict, stall and hint from the facts.
+pub(crate) fn judge(report: &mut Report) {
+    let mut found = stalls_of(report).into_iter();
+    let Some((stall, sentence)) = found.next() else {
+        report.verdict = calm(report);
+        return;
+    };
+    report.verdict = match found.len() {
+        0 => sentence,
+        1 => format!("{sentence}; one more wait is listed below"),
+        others => format!("{sentence}; {others} more waits are listed below"),
+    };
+    report.hint = Some(hint(stall.kind).to_owned());
+    report.stall = Some(stall);
+}
+
+/// Everything that a report's facts show to be stalled, each with its sentence: the most certain kind first, of one kind the oldest.
+#[must_use]
+pub fn stalls_of(report: &Report) -> Vec<(Stall, String)> {
+    let mut found: Vec<(Stall, String)> = report
+        .groups
+        .iter()
+        .flat_map(|group| of_group(group, report.stall_threshold))
+        .chain(
+            report
+                .buses
+                .iter()
+                .filter_map(|bus| of_bus(bus, report.stall_threshold)),
+        )
+        .collect();
+    found.sort_by(|(one, _), (other, _)| {
+        let age = |stall: &Stall| stall.age.unwrap_or(0.0);
+        one.kind
+            .cmp(&other.kind)
+            .then(age(other).total_cmp(&age(one)))
+    });
+    found
+}
+
+/// The verdict when nothing is stalled.
+fn calm(report: &Report) -> String {
+    let tasks: usize = report
+        .groups
+        .iter()
+        .map(|group| unfinished(group).count())
+        .sum();
+    let groups = report.groups.len();
+    let threshold = report.stall_threshold;
+    match tasks {
+        0 => format!(
+            "nothing is stuck: {} without a task",
+            counted(groups, "group")
+        ),
+        _ => format!(
+            "nothing is stuck: {} in {}, none without a change for {threshold} s",
+            counted(tasks, "task"),
+            counted(groups, "group")
+        ),
+    }
+}
+
+fn counted(count: usize, what: &str) -> String {
+    match count {
+        1 => format!("1 {what}"),
+        _ => format!("{count} {what}s"),
+    }
+}
+
+fn unfinished(group: &Group) -> impl Iterator<Item = &Task> {
+    group.tasks.iter().filter(|task| task.state != "DONE")
+}
+
+/// Everything in a group that lasts longer than the threshold.
+fn of_group(group: &Group, threshold: f64) -> Vec<(Stall, String)> {
+    if group.health == "dead" {
+        let sentence = format!(
+            "group {}: its worker died; every task of it has ended with an error",
+            group.gid
+        );
+        return vec![(stall(StallKind::WorkerDead, group, None, None), sentence)];
+    }
+    if let Some(call) = &group.worker.call
+        && call.age >= threshold
+    {
+        let sentence = format!(
+            "group {}: the worker has been inside {} for {}; {} for it",
+            group.gid,
+            call.function,
+            seconds(call.age),
+            match unfinished(group).count() {
+                1 => "1 task waits".to_owned(),
+                tasks => format!("{tasks} tasks wait"),
+            },
+        );
+        return vec![(
+            stall(StallKind::CallNotReturning, group, None, Some(call.age)),
+            sentence,
+        )];
+    }
+    // Of a task that no step has come to the black box knows nothing: it counts if the worker sleeps on it.
+    let asleep = group.worker.activity == "asleep";
+    let unknown = |task: &Task| asleep || task.state != "INIT";
+    let old = |task: &&Task| {
+        task.age
+            .map_or_else(|| unknown(task), |age| age >= threshold)
+    };
+    let tasks = group
+        .tasks
+        .iter()
+        .filter(old)
+        .filter_map(|task| of_task(group, task));
+    tasks.chain(full_ranks(group)).collect()
+}
+
+/// Ranks that cannot append.
+fn full_ranks(group: &Group) -> impl Iterator<Item = (Stall, String)> + '_ {
+    let mut places: BTreeMap<u32, u32> = BTreeMap::new();
+    for task in &group.tasks {
+        let count = places.entry(task.rank).or_default();
+        *count = count.saturating_add(1);
+    }
+    let full = move |(_, count): &(u32, u32)| *count >= group.worker.capacity;
+    places.into_iter().filter(full).map(|(rank, count)| {
+        let sentence = format!(
+            "group {}, rank {rank}: all {count} places for tasks are taken, so it cannot enqueue",
+            group.gid
+        );
+        let stall = Stall {
+            rank: Some(rank),
+            ..stall(StallKind::QueueFull, group, None, None)
+        };
+        (stall, sentence)
+    })
+}
+
+/// What one task that has not changed for long waits for.
+fn of_task(group: &Group, task: &Task) -> Option<(Stall, String)> {
+    let who = format!(
+        "group {}, rank {}, {} task exec {}",
+        group.gid, task.rank, task.kind, task.exec
+    );
+    let since = task.age.map_or_else(
+        || "for longer than the black box knows".to_owned(),
+        |age| format!("for {}", seconds(age)),
+    );
+    let (kind, sentence) = match task.state.as_str() {
+        "DONE" => {
+            let sentence =
+                format!("{who} has been done {since} and nobody has consumed its status");
+            (StallKind::ConsumerNotPolling, sentence)
+        }
+        _ if group.worker.activity == "asleep" => {
+            let sentence = format!(
+                "{who} has been in {} {since} while the worker sleeps",
+                task.state
+            );
+            (StallKind::AsleepWithWork, sentence)
+        }
+        "WAITING_DEVICE_TRIGGER" => (
+            StallKind::DeviceNeverFired,
+            waits_for_device(task, &who, &since)?,
+        ),
+        _ => match &task.barrier {
+            Some(barrier) => {
+                let dead = match barrier.dead.as_str() {
+                    "" => String::new(),
+                    dead => format!(", of which {dead} are dead"),
+                };
+                let sentence = format!(
+                    "{who} has waited {since} at the host barrier for ranks {}{dead}; ranks {} have arrived",
+                    barrier.missing, barrier.arrived
+                );
+                (StallKind::BarrierWaiting, sentence)
+            }
+            None => (
+                StallKind::LibraryIdle,
+                waits_for_library(task, &who, &since),
+            ),
+        },
+    };
+    let mut stall = stall(kind, group, Some(task), task.age);
+    stall.streams = task.unfired.iter().map(|word| word.stream).collect();
+    stall.missing = task
+        .barrier
+        .as_ref()
+        .map(|barrier| barrier.missing.clone())
+        .unwrap_or_default();
+    Some((stall, sentence))
+}
+
+fn waits_for_device(task: &Task, who: &str, since: &str) -> Option<String> {
+    let first = task.unfired.first()?;
+    let streams: Vec<String> = task
+        .unfired
+        .iter()
+        .map(|word| word.stream.to_string())
+        .collect();
+    let plural = if streams.len() == 1 {
+        "stream"
+    } else {
+        "streams"
+    };
+    Some(format!(
+        "{who} has waited {since} for the device on {plural} {} (word at {:#x} is still {:#010x})",
+        streams.join(", "),
+        first.address,
+        first.word
+    ))
+}
+
+fn waits_for_library(task: &Task, who: &str, since: &str) -> String {
+    match &task.block {
+        Some(block) => format!(
+            "{who} has been {} {since} in block {} ({} of {}): the library is called ({} progress calls, the last returned {}) and \
+             moves nothing",
+            task.state, block.id, block.place, block.of, block.calls, block.last_return
+        ),
+        None => format!("{who} has been {} {since}", task.state),
+    }
+}
+
+fn of_bus(bus: &Bus, threshold: f64) -> Option<(Stall, String)> {
+    let age = bus
+        .age
+        .filter(|age| *age >= threshold && !bus.missing.is_empty())?;
+    let dead = ranges(
+        bus.peers
+            .iter()
+            .filter(|peer| peer.state == "dead")
+            .map(|peer| peer.rank),
+    );
+    let dead = match dead.as_str() {
+        "" => String::new(),
+        dead => format!("; ranks {dead} are dead"),
+    };
+    let sentence = format!(
+        "bus {}, rank {} of {}: has waited for {} in {} for ranks {}{dead}",
+        bus.job,
+        bus.rank,
+        bus.world,
+        seconds(age),
+        bus.phase,
+        bus.missing
+    );
+    let stall = Stall {
+        kind: StallKind::RendezvousWaiting,
+        age: Some(age),
+        gid: None,
+        rank: Some(bus.rank),
+        exec: None,
+        task: None,
+        streams: Vec::new(),
+        missing: bus.missing.clone(),
+    };
+    Some((stall, sentence))
+}
+
+fn stall(kind: StallKind, group: &Group, task: Option<&Task>, age: Option<f64>) -> Stall {
+    Stall {
+        kind,
+        age,
+        gid: Some(group.gid),
+        rank: task.map(|task| task.rank),
+        exec: task.map(|task| task.exec),
+        task: task.map(|task| task.kind.clone()),
+        streams: Vec::new(),
+        missing: String::new(),
+    }
+}
+
+/// An age in words.
+pub(super) fn seconds(age: f64) -> String {
+    if age < 1.0 {
+        format!("{:.0} ms", age * 1000.0)
+    } else {
+        format!("{age:.1} s")
+    }
+}
+
+/// Where to look next.
+const fn hint(kind: StallKind) -> &'static str {
+    match kind {
+        StallKind::WorkerDead => {
+            "read the panic message in the log; release the group and create it anew"
+        }
+        StallKind::CallNotReturning => {
+            "take a stack trace of the worker's thread; the library is inside it"
+        }
+        StallKind::AsleepWithWork => {
+            "this is a fault of the driver: please report it with this record; an append wakes the worker"
+        }
+        StallKind::DeviceNeverFired => {
+            "look at the device: did it load and start this execution, and does it write this word?"
+        }
+        StallKind::BarrierWaiting => {
+            "read the records of the missing ranks: they are behind, or have never been started"
+        }
+        StallKind::LibraryIdle => {
+            "read the peers' records, and the network: a peer sends or receives nothing"
+        }
+        StallKind::RendezvousWaiting => {
+            "look whether the missing ranks were started and use the same job name"
+        }
+        StallKind::QueueFull => "consume the statuses of finished tasks, or enqueue less ahead",
+        StallKind::ConsumerNotPolling => "look at the thread that should consume this execution",
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,222 @@
+//! Each kind of stall from facts to sentence.
+
+use super::super::record::{BarrierWait, Block, Call, Peer, StartWord, Worker};
+use super::*;
+
+fn group(worker: Worker, tasks: Vec<Task>) -> Group {
+    Group {
+        gid: 3,
+        health: "running".to_owned(),
+        worker: Worker {
+            capacity: 128,
+            activity: "awake".to_owned(),
+            ..worker
+        },
+        tasks,
+        ..Group::default()
+    }
+}
+
+fn task(state: &str, age: f64) -> Task {
+    Task {
+        rank: 5,
+        kind: "network".to_owned(),
+        exec: 812,
+        state: state.to_owned(),
+        age: Some(age),
+        ..Task::default()
+    }
+}
+
+fn judged(groups: Vec<Group>, buses: Vec<Bus>) -> Report {
+    let mut report = Report {
+        stall_threshold: 1.0,
+        groups,
+        buses,
+        ..Report::default()
+    };
+    judge(&mut report);
+    report
+}
+
+/// The verdict of one group with one task, and its kind.
+fn verdict(worker: Worker, tasks: Vec<Task>) -> (StallKind, String) {
+    let report = judged(vec![group(worker, tasks)], Vec::new());
+    assert!(report.hint.is_some());
+    (report.stall.expect("a stall").kind, report.verdict)
+}
+
+#[test]
+fn a_device_that_never_fired_is_named_by_stream_address_and_value() {
+    let words = [1, 3].map(|stream| StartWord {
+        stream,
+        address: 0x7f00,
+        word: u32::MAX,
+    });
+    let waiting = Task {
+        unfired: words.to_vec(),
+        ..task("WAITING_DEVICE_TRIGGER", 41.2)
+    };
+    let expected = "group 3, rank 5, network task exec 812 has waited for 41.2 s for the device on streams 1, 3 \
+         (word at 0x7f00 is still 0xffffffff)";
+    let found = verdict(Worker::default(), vec![waiting]);
+    assert_eq!(found, (StallKind::DeviceNeverFired, expected.to_owned()));
+}
+
+#[test]
+fn an_idle_library_is_named_by_block_and_calls() {
+    let block = Block {
+        id: 12,
+        place: 2,
+        of: 3,
+        calls: 99,
+        last_return: 0,
+    };
+    let idle = Task {
+        block: Some(block),
+        ..task("IDLE", 2.0)
+    };
+    let expected = "group 3, rank 5, network task exec 812 has been IDLE for 2.0 s in block 12 (2 of 3): the library is called \
+         (99 progress calls, the last returned 0) and moves nothing";
+    assert_eq!(
+        verdict(Worker::default(), vec![idle]),
+        (StallKind::LibraryIdle, expected.to_owned())
+    );
+}
+
+#[test]
+fn a_call_that_does_not_return_is_named_with_its_age_whatever_else_waits() {
+    let call = Call {
+        function: "neuronNetworkProxyProgress".to_owned(),
+        age: 8.0,
+    };
+    let worker = Worker {
+        call: Some(call),
+        ..Worker::default()
+    };
+    let tasks = vec![task("PROGRESSING", 9.0), task("INIT", 5.0)];
+    let expected = "group 3: the worker has been inside neuronNetworkProxyProgress for 8.0 s; 2 tasks wait for it";
+    assert_eq!(
+        verdict(worker, tasks),
+        (StallKind::CallNotReturning, expected.to_owned())
+    );
+}
+
+#[test]
+fn a_barrier_names_the_missing_the_dead_and_the_arrived() {
+    let barrier = BarrierWait {
+        arrived: "0-4,6".to_owned(),
+        missing: "5,7".to_owned(),
+        dead: "7".to_owned(),
+    };
+    let waiting = Task {
+        barrier: Some(barrier),
+        kind: "barrier".to_owned(),
+        ..task("IDLE", 3.0)
+    };
+    let expected = "group 3, rank 5, barrier task exec 812 has waited for 3.0 s at the host barrier for ranks 5,7, of which 7 are \
+         dead; ranks 0-4,6 have arrived";
+    assert_eq!(
+        verdict(Worker::default(), vec![waiting]),
+        (StallKind::BarrierWaiting, expected.to_owned())
+    );
+}
+
+#[test]
+fn a_worker_asleep_with_work_a_dead_one_and_one_whose_statuses_nobody_takes() {
+    let mut asleep = group(Worker::default(), vec![task("INIT", 2.0)]);
+    asleep.worker.activity = "asleep".to_owned();
+    let report = judged(vec![asleep], Vec::new());
+    assert_eq!(
+        report.stall.map(|stall| stall.kind),
+        Some(StallKind::AsleepWithWork)
+    );
+    let text =
+        "group 3, rank 5, network task exec 812 has been in INIT for 2.0 s while the worker sleeps";
+    assert_eq!(report.verdict, text);
+
+    let mut dead = group(Worker::default(), vec![task("DONE", 2.0)]);
+    dead.health = "dead".to_owned();
+    let report = judged(vec![dead], Vec::new());
+    assert_eq!(
+        report.verdict,
+        "group 3: its worker died; every task of it has ended with an error"
+    );
+
+    let (kind, text) = verdict(Worker::default(), vec![task("DONE", 2.0)]);
+    assert_eq!(kind, StallKind::ConsumerNotPolling);
+    assert_eq!(
+        text,
+        "group 3, rank 5, network task exec 812 has been done for 2.0 s and nobody has consumed its status"
+    );
+}
+
+#[test]
+fn a_full_rank_is_named() {
+    let tasks: Vec<Task> = (0..128).map(|_| task("DONE", 0.1)).collect();
+    let (kind, text) = verdict(Worker::default(), tasks);
+    assert_eq!(kind, StallKind::QueueFull);
+    assert_eq!(
+        text,
+        "group 3, rank 5: all 128 places for tasks are taken, so it cannot enqueue"
+    );
+}
+
+#[test]
+fn a_bus_names_phase_and_peers() {
+    let bus = Bus {
+        job: "j".to_owned(),
+        rank: 1,
+        world: 4,
+        phase: "join".to_owned(),
+        age: Some(5.0),
+        missing: "2-3".to_owned(),
+        peers: vec![Peer {
+            rank: 3,
+            pid: 0,
+            state: "dead".to_owned(),
+        }],
+        ..Bus::default()
+    };
+    let report = judged(Vec::new(), vec![bus]);
+    assert_eq!(
+        report.verdict,
+        "bus j, rank 1 of 4: has waited for 5.0 s in join for ranks 2-3; ranks 3 are dead"
+    );
+    assert_eq!(report.stall.unwrap().kind, StallKind::RendezvousWaiting);
+}
+
+#[test]
+fn the_most_certain_cause_comes_first_and_of_one_kind_the_oldest() {
+    let word = StartWord {
+        stream: 0,
+        address: 8,
+        word: u32::MAX,
+    };
+    let device = |age| Task {
+        unfired: vec![word.clone()],
+        ..task("WAITING_DEVICE_TRIGGER", age)
+    };
+    let tasks = vec![task("IDLE", 90.0), device(2.0), device(7.0)];
+    let (kind, text) = verdict(Worker::default(), tasks);
+    assert_eq!(kind, StallKind::DeviceNeverFired);
+    assert!(text.contains("for 7.0 s"), "{text}");
+    assert!(text.ends_with("; 2 more waits are listed below"), "{text}");
+}
+
+#[test]
+fn what_is_younger_than_the_threshold_is_no_stall() {
+    let report = judged(
+        vec![group(Worker::default(), vec![task("IDLE", 0.5)])],
+        Vec::new(),
+    );
+    assert_eq!(report.stall, None);
+    assert_eq!(
+        report.verdict,
+        "nothing is stuck: 1 task in 1 group, none without a change for 1 s"
+    );
+    assert_eq!(
+        judged(Vec::new(), Vec::new()).verdict,
+        "nothing is stuck: 0 groups without a task"
+    );
+}

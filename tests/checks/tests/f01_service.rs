@@ -1,0 +1,172 @@
+//! Reports on request: by signal, which stays chained and is given back, to a tool, and after an error (features F1, F3; H50, H52).
+#![allow(
+    unsafe_code,
+    reason = "signals are C calls, and a start word is named by its address"
+)]
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use proxy_checks::script::{Script, sets};
+use proxy_checks::stub::Scratch;
+use proxy_core::{ExecId, Gid};
+use proxy_os::diagnosis::{FetchError, Options, Report, ServeError, Service, fetch, served};
+use proxy_os::{ProxyQueue, Release, Settings};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A process has one service and one disposition per signal, so the tests take turns.
+static TURN: Mutex<()> = Mutex::new(());
+
+static FORMER: AtomicU32 = AtomicU32::new(0);
+
+extern "C" fn former(_: libc::c_int) {
+    // Relaxed: the count is read after the signal was handled on this thread.
+    FORMER.fetch_add(1, Ordering::Relaxed);
+}
+
+fn handler_of(signal: libc::c_int) -> usize {
+    // SAFETY: all zeros is a valid action.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: the action is valid to be written.
+    unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut action) };
+    action.sa_sigaction
+}
+
+/// Reports in a directory, waited for until there are `count`.
+fn reports(scratch: &Scratch, count: usize) -> Vec<Report> {
+    let since = Instant::now();
+    loop {
+        let files = std::fs::read_dir(scratch.path("."))
+            .unwrap()
+            .map(|file| file.unwrap().path());
+        let whole: Vec<_> = files
+            .filter(|path| path.extension().is_some_and(|end| end == "json"))
+            .collect();
+        if whole.len() >= count {
+            let read = |path| serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+            return whole.into_iter().map(read).collect();
+        }
+        assert!(
+            since.elapsed() < PATIENCE,
+            "{} of {count} reports",
+            whole.len()
+        );
+        std::thread::yield_now();
+    }
+}
+
+fn silent(_: proxy_os::log::Level, _: &str) {}
+
+#[test]
+fn h52_a_signal_asks_for_a_report_and_its_former_handler_is_called_and_given_back() {
+    let _turn = TURN.lock();
+    proxy_os::log::set_sink(silent);
+    let signal = libc::SIGUSR1;
+    // SAFETY: the handler only counts.
+    unsafe {
+        libc::signal(
+            signal,
+            former as extern "C" fn(libc::c_int) as libc::sighandler_t,
+        )
+    };
+    let before = handler_of(signal);
+    let scratch = Scratch::new();
+    let options = Options {
+        signal: Some(signal),
+        directory: Some(scratch.path(".")),
+        ..Options::default()
+    };
+    let service = Service::start(options.clone()).unwrap();
+    assert!(matches!(Service::start(options), Err(ServeError::Running)));
+    assert_ne!(handler_of(signal), before);
+    for round in 1..=2 {
+        // SAFETY: no pointers.
+        unsafe { libc::raise(signal) };
+        assert_eq!(FORMER.load(Ordering::Relaxed), round);
+        let reports = reports(&scratch, round as usize);
+        assert!(
+            reports
+                .iter()
+                .all(|report| report.reason == format!("signal {signal}"))
+        );
+    }
+    drop(service);
+    assert_eq!(handler_of(signal), before, "given back");
+    // SAFETY: the default disposition, as at the start.
+    unsafe { libc::signal(signal, libc::SIG_DFL) };
+}
+
+#[test]
+fn a_signal_that_cannot_be_caught_is_refused_and_leaves_nothing() {
+    let _turn = TURN.lock();
+    let options = Options {
+        socket: true,
+        signal: Some(libc::SIGKILL),
+        ..Options::default()
+    };
+    let error = Service::start(options).unwrap_err();
+    let expected = "signal 9 cannot be taken: Invalid argument (os error 22); accepted: a signal that can be caught";
+    assert_eq!(error.to_string(), expected);
+    assert!(matches!(
+        fetch(std::process::id()),
+        Err(FetchError::NotServed(_))
+    ));
+}
+
+#[test]
+fn a_tool_of_the_same_user_gets_the_report_while_the_worker_is_stuck() {
+    let _turn = TURN.lock();
+    let script = Script::with(&["progress 1 -> block"]);
+    let settings = Settings::builder().report(true).from_env().unwrap();
+    let queue = ProxyQueue::start(Gid(701), &settings).unwrap();
+    let context = queue
+        .context(script.context(2).block(1, sets(1, 1)))
+        .unwrap();
+    let _ticket = context.enqueue(ExecId(77)).unwrap();
+    let pid = std::process::id();
+    assert!(served().contains(&pid));
+    let since = Instant::now();
+    loop {
+        let report = fetch(pid).unwrap();
+        let group = report.groups.iter().find(|group| group.gid == 701).unwrap();
+        if group.worker.activity == "inside the library" {
+            assert_eq!(group.tasks[0].exec, 77);
+            break;
+        }
+        assert!(since.elapsed() < PATIENCE, "{report}");
+    }
+    script.release();
+    queue.release(Release::Abort, PATIENCE).unwrap();
+    drop(context);
+    drop(queue);
+    assert!(
+        matches!(fetch(pid), Err(FetchError::NotServed(_))),
+        "gone with its queue"
+    );
+}
+
+#[test]
+fn h50_a_task_that_fails_leaves_a_report_with_the_cause() {
+    let _turn = TURN.lock();
+    proxy_os::log::set_sink(silent);
+    let scratch = Scratch::new();
+    let settings = Settings::builder().report_directory(Some(scratch.path(".")));
+    let queue = ProxyQueue::start(Gid(702), &settings.from_env().unwrap()).unwrap();
+    let script = Script::with(&["progress 1 -> ret=7"]);
+    let context = queue
+        .context(script.context(4).block(1, sets(1, 1)))
+        .unwrap();
+    let _ticket = context.enqueue(ExecId(5)).unwrap();
+    let report = reports(&scratch, 1).remove(0);
+    assert!(
+        report.reason.contains("network task exec 5"),
+        "{}",
+        report.reason
+    );
+    assert!(report.reason.contains("QUEUE_FULL(7)"), "{}", report.reason);
+    let group = report.groups.iter().find(|group| group.gid == 702).unwrap();
+    assert_eq!(group.errors[0].status, 7);
+    queue.release(Release::Abort, PATIENCE).unwrap();
+}

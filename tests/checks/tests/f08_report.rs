@@ -1,0 +1,233 @@
+//! Each kind of stall, made to happen, and what the report says of it (features F1, F3, F8; H46, H48, H50, H52, H53, H54).
+#![allow(unsafe_code, reason = "start words are named by their address")]
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::time::{Duration, Instant};
+
+use proxy_checks::script::{Script, sets};
+use proxy_core::{ExecId, Gid, RunState, Status};
+use proxy_os::diagnosis::record::StallKind;
+use proxy_os::diagnosis::{self, Report};
+use proxy_os::{DeviceWord, Execution, Patience, ProxyQueue, Release, Settings};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+/// A report that takes longer is late.
+const PROMPT: Duration = Duration::from_millis(200);
+
+/// A report with every wait as a stall. Takes its time.
+fn report_of(gid: u32) -> Report {
+    let since = Instant::now();
+    let mut report = Report::collect_stalls("a test", Duration::ZERO);
+    let took = since.elapsed();
+    assert!(took < PROMPT, "{took:?}");
+    assert_eq!(report.partial, [""; 0]);
+    // Other tests of this program have queues, too.
+    report.groups.retain(|group| group.gid == gid);
+    report
+}
+
+fn start(gid: u32) -> Arc<ProxyQueue> {
+    ProxyQueue::start(Gid(gid), &Settings::default()).unwrap()
+}
+
+/// Waits until the report of a group says what is expected of its stall.
+fn until(gid: u32, kind: StallKind) -> (Report, String) {
+    let since = Instant::now();
+    loop {
+        let report = report_of(gid);
+        if let Some((stall, sentence)) = diagnosis::stalls_of(&report).into_iter().next()
+            && stall.kind == kind
+        {
+            return (report, sentence);
+        }
+        assert!(since.elapsed() < PATIENCE, "{report}");
+        std::thread::yield_now();
+    }
+}
+
+fn word() -> &'static AtomicU32 {
+    Box::leak(Box::new(AtomicU32::new(0)))
+}
+
+fn device(word: &'static AtomicU32) -> Option<DeviceWord> {
+    // SAFETY: the word is never freed.
+    unsafe { DeviceWord::new(word.as_ptr()) }
+}
+
+fn end(queue: &ProxyQueue) {
+    queue.release(Release::Abort, PATIENCE).unwrap();
+}
+
+#[test]
+fn h46_h54_a_device_that_never_fires_is_the_verdict_with_stream_address_and_value() {
+    let (fired, silent) = (word(), word());
+    let script = Script::open();
+    let queue = start(601);
+    let builder = script
+        .context(5)
+        .block(1, sets(1, 2))
+        .device_wait(vec![device(fired), device(silent)]);
+    let context = queue.context(builder).unwrap();
+    let _ticket = context.enqueue(ExecId(812)).unwrap();
+    fired.store(7, std::sync::atomic::Ordering::Release);
+    let (report, sentence) = until(601, StallKind::DeviceNeverFired);
+    let address = format!(
+        "(word at {:#x} is still 0xffffffff)",
+        silent.as_ptr().addr()
+    );
+    assert!(
+        sentence.starts_with("group 601, rank 5, network task exec 812 has waited for "),
+        "{sentence}"
+    );
+    assert!(
+        sentence.contains(" for the device on stream 1 "),
+        "{sentence}"
+    );
+    assert!(sentence.ends_with(&address), "{sentence}");
+    let (stall, _) = diagnosis::stalls_of(&report).remove(0);
+    assert_eq!(
+        (stall.rank, stall.exec, stall.streams),
+        (Some(5), Some(812), vec![1])
+    );
+    let [group] = &report.groups[..] else {
+        panic!("{report}")
+    };
+    assert_eq!(
+        group.tasks[0].state,
+        RunState::WaitingDeviceTrigger.to_string()
+    );
+    assert_eq!(group.worker.name, format!("proxy-{}", queue.tid()));
+    end(&queue);
+}
+
+#[test]
+fn an_idle_library_is_named_by_block_and_calls() {
+    let script = Script::with(&["progress * block=12 -> idle=1 done=0"]);
+    let queue = start(602);
+    let context = queue
+        .context(
+            script
+                .context(3)
+                .block(11, sets(11, 1))
+                .block(12, sets(12, 1)),
+        )
+        .unwrap();
+    let _ticket = context.enqueue(ExecId(4)).unwrap();
+    let (report, sentence) = until(602, StallKind::LibraryIdle);
+    assert!(
+        sentence.starts_with("group 602, rank 3, network task exec 4 has been IDLE for "),
+        "{sentence}"
+    );
+    assert!(
+        sentence.contains(" in block 12 (2 of 2): the library is called ("),
+        "{sentence}"
+    );
+    let block = report.groups[0].tasks[0].block.clone().unwrap();
+    assert!(block.calls >= 2, "{block:?}");
+    assert_eq!(block.last_return, 0);
+    end(&queue);
+}
+
+#[test]
+fn h48_a_call_that_does_not_return_is_named_while_the_worker_is_inside_it() {
+    let script = Script::with(&["progress 1 -> block"]);
+    let queue = start(603);
+    let context = queue
+        .context(script.context(0).block(1, sets(1, 1)))
+        .unwrap();
+    let execution = context.enqueue(ExecId(1)).unwrap();
+    let (report, sentence) = until(603, StallKind::CallNotReturning);
+    let expected = "group 603: the worker has been inside neuronNetworkProxyProgress for ";
+    assert!(sentence.starts_with(expected), "{sentence}");
+    assert!(sentence.ends_with("; 1 task waits for it"), "{sentence}");
+    assert_eq!(report.groups[0].worker.activity, "inside the library");
+    script.release();
+    let answer = queue.consume(execution.network, Patience::until(PATIENCE));
+    assert_eq!(answer, Ok(Status::SUCCESS));
+    end(&queue);
+}
+
+#[test]
+fn a_status_that_nobody_takes_and_a_rank_without_a_place_are_named() {
+    let script = Script::open();
+    let queue = start(604);
+    let context = queue
+        .context(script.context(6).block(1, sets(1, 1)))
+        .unwrap();
+    let mut executions: Vec<Execution> = vec![context.enqueue(ExecId(0)).unwrap()];
+    let (_, sentence) = until(604, StallKind::ConsumerNotPolling);
+    assert!(
+        sentence.starts_with("group 604, rank 6, network task exec 0 has been done for "),
+        "{sentence}"
+    );
+    executions.extend((1..128).map(|exec| context.enqueue(ExecId(exec)).unwrap()));
+    let (_, sentence) = until(604, StallKind::QueueFull);
+    assert_eq!(
+        sentence,
+        "group 604, rank 6: all 128 places for tasks are taken, so it cannot enqueue"
+    );
+    end(&queue);
+}
+
+#[test]
+fn h53_one_report_shows_every_group_with_its_tasks_in_words() {
+    let silent = word();
+    let script = Script::open();
+    let queues = [605, 606, 607].map(start);
+    let contexts = [1, 2].map(|rank| {
+        let words = vec![device(silent)];
+        let builder = script.context(rank).block(1, sets(1, 1)).device_wait(words);
+        queues[usize::from(rank > 1)].context(builder).unwrap()
+    });
+    let _one = contexts[0].enqueue(ExecId(1)).unwrap();
+    let _two = contexts[1].enqueue(ExecId(2)).unwrap();
+    let _three = contexts[1].enqueue(ExecId(3)).unwrap();
+    let since = Instant::now();
+    let waiting = RunState::WaitingDeviceTrigger.to_string();
+    loop {
+        let report = Report::collect_stalls("a test", Duration::ZERO);
+        let states = |gid| {
+            let group = report.groups.iter().find(|group| group.gid == gid).unwrap();
+            group
+                .tasks
+                .iter()
+                .map(|task| (task.exec, task.state.clone()))
+                .collect::<Vec<_>>()
+        };
+        let all = [states(605), states(606), states(607)];
+        let expected = [
+            vec![(1, waiting.clone())],
+            vec![(2, waiting.clone()), (3, waiting.clone())],
+            vec![],
+        ];
+        if all == expected {
+            let text = report.to_string();
+            assert!(
+                text.contains("rank 2 network exec 3 (sequence 1, "),
+                "{text}"
+            );
+            break;
+        }
+        assert!(since.elapsed() < PATIENCE, "{all:?}");
+        std::thread::yield_now();
+    }
+    queues.iter().for_each(|queue| end(queue));
+}
+
+#[test]
+fn a_report_survives_its_own_json() {
+    let queue = start(608);
+    let report = Report::collect("a test");
+    let json = report.to_json().unwrap();
+    let back: Report = serde_json::from_str(&json).unwrap();
+    assert_eq!(back.to_json().unwrap(), json);
+    assert_eq!(back.schema, "proxy-report/1");
+    let names: Vec<&str> = back
+        .settings
+        .iter()
+        .map(|setting| setting.name.as_str())
+        .collect();
+    assert!(names.contains(&"NEURON_RT_EXEC_TIMEOUT"), "{names:?}");
+    end(&queue);
+}
