@@ -290,6 +290,8 @@ impl Inner {
             Verdict::Gone(_) => (Status::PEER_DEAD, Elsewhere::Cancelled),
             Verdict::OtherExecution(_) => (Status::MPMD, Elsewhere::OtherExecution),
             Verdict::Cancelled(_) => (Status::PEER_CANCELLED, Elsewhere::Cancelled),
+            // Said as it is, so that machine 0 does not blame the one that has waited.
+            Verdict::Elsewhere(_, why @ Elsewhere::Missing) => (status_of(why), why),
             Verdict::Elsewhere(_, why) => (status_of(why), Elsewhere::TimedOut),
         };
         let failure = self.barrier.failure(verdict);

@@ -251,6 +251,8 @@ fn h20_a_silent_machine_is_named_on_every_rank_within_the_deadline() {
         let start = Instant::now();
         let statuses = ranks.run(&[Some(2); ALL]);
         let elapsed = start.elapsed();
+        // Before anything can fail here and leave the silent one waiting.
+        hold.wait();
         assert_eq!(
             statuses,
             [Some(Status::BARRIER_TIMEOUT); ALL],
@@ -270,7 +272,6 @@ fn h20_a_silent_machine_is_named_on_every_rank_within_the_deadline() {
             assert!(text.contains(&format!("barrier {SLOT} #2")), "{text}");
             assert!(text.contains("set by KNOB"), "{text}");
         }
-        hold.wait();
     });
 }
 

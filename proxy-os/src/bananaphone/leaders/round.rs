@@ -52,7 +52,9 @@ impl Ledger {
             return None;
         }
         let failed = votes().find_map(|(machine, generation, vote)| match vote {
-            _ if is_after(generation, next) => Some((machine, Elsewhere::TimedOut)),
+            // Why it failed there was overtaken. Who goes on at once gave up, most times: a deadline is the others', too.
+            _ if is_after(generation, next) => Some((machine, Elsewhere::Cancelled)),
+            Vote::Failed(Elsewhere::Missing) if generation == next => Some(self.missed_by(machine)),
             Vote::Failed(why) if generation == next => Some((machine, why)),
             _ => None,
         });
@@ -71,6 +73,15 @@ impl Ledger {
             return Some(Err((gone, Elsewhere::Gone)));
         }
         (arrived.count() + 1 == self.votes.len()).then_some(Ok(()))
+    }
+
+    /// Who is to blame when a machine that has arrived has waited too long for the others.
+    fn missed_by(&self, machine: u8) -> (u8, Elsewhere) {
+        let late = self.missing().first();
+        match late.and_then(|late| u8::try_from(late).ok()) {
+            Some(late) => (late, Elsewhere::Missing),
+            None => (machine, Elsewhere::TimedOut),
+        }
     }
 
     /// Machines that have not voted on the next generation.

@@ -72,8 +72,9 @@ fn a_generation_passes_when_all_machines_have_arrived_in_any_order() {
 fn every_failure_of_every_machine_fails_all_alike() {
     for odd in 0..3 {
         let votes = Elsewhere::ALL
-            .map(|why| (Vote::Failed(why), why))
             .into_iter()
+            .filter(|why| *why != Elsewhere::Missing)
+            .map(|why| (Vote::Failed(why), why))
             .chain([(Vote::Arrived(8), Elsewhere::OtherExecution)]);
         for (vote, why) in votes {
             let mut world = World::new(3, 1);
@@ -101,13 +102,36 @@ fn every_failure_of_every_machine_fails_all_alike() {
 }
 
 #[test]
+fn h20_a_machine_that_waited_too_long_is_not_blamed_for_one_that_never_came() {
+    let mut world = World::new(3, 1);
+    for machine in [0, 1] {
+        world.cast(machine, 1, Vote::Arrived(7));
+        world.exchange();
+    }
+    let waited = Vote::Failed(Elsewhere::Missing);
+    world.cast(1, 1, waited);
+    world.exchange();
+    let silent = Some(Err((2, Elsewhere::Missing)));
+    assert_eq!(world.outcomes(1), [silent; 3]);
+    // Where all have come meanwhile, it is.
+    world.cast(2, 1, Vote::Arrived(7));
+    world.exchange();
+    for (machine, vote) in [(0, Vote::Arrived(8)), (2, Vote::Arrived(8)), (1, waited)] {
+        world.cast(machine, 2, vote);
+        world.exchange();
+    }
+    let late = Some(Err((1, Elsewhere::TimedOut)));
+    assert_eq!(world.outcomes(2), [late; 3]);
+}
+
+#[test]
 fn a_machine_that_went_on_or_is_gone_fails_what_is_open() {
     let mut world = World::new(3, 1);
     world.cast(1, 1, Vote::Arrived(1));
     world.exchange();
     world.cast(1, 2, Vote::Arrived(2));
     world.exchange();
-    let went_on = Some(Err((1, Elsewhere::TimedOut)));
+    let went_on = Some(Err((1, Elsewhere::Cancelled)));
     assert_eq!(world.outcomes(1), [went_on; 3]);
     assert_eq!(
         world.outcomes(2),
