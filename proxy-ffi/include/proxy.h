@@ -210,6 +210,23 @@ typedef struct enc_proxy_group_counters {
     uint32_t reserved;
 } enc_proxy_group_counters;
 
+/** How a group does. */
+typedef uint32_t enc_proxy_health_t;
+
+/** How a group does, as of the watchdog's last look. */
+typedef struct enc_proxy_group_health {
+    /** `sizeof(enc_proxy_group_health)`. */
+    size_t struct_size;
+    /** Must be 0. */
+    uint64_t flags;
+    /** For how long the task that has moved least has not, in microseconds; 0 unless stalled. */
+    uint64_t stalled_us;
+    /** One of `ENC_PROXY_HEALTH_OK`, `_STALLED`, `_DEAD`. */
+    enc_proxy_health_t state;
+    /** Workers of this process whose release gave up while they were inside the collective library, and that still are. */
+    uint32_t workers_left;
+} enc_proxy_group_health;
+
 /** One network op of a basic block; 96 bytes, as in release 2.31. */
 typedef struct net_ops_info {
     /** Shift applied to values for the semaphore. */
@@ -412,6 +429,42 @@ typedef struct bp_config {
     uint32_t reserved;
 } bp_config;
 
+/** Where a rank of a bus is. */
+typedef uint32_t bp_member_state_t;
+
+/** One rank of a bus. Never grows. */
+typedef struct bp_member {
+    /** Where it is. */
+    bp_member_state_t state;
+    /** Its process id as the rank that opened the bus sees it; 0 = it has none there. */
+    uint32_t process;
+} bp_member;
+
+/**
+ * What a bus has counted on this rank; strangers are counted on the rank that opened it. The others count how often the bus has had to do
+ * without something that the system refuses; each is announced by a warning, too.
+ */
+typedef struct bp_counters {
+    /** `sizeof(bp_counters)`. */
+    size_t struct_size;
+    /** Must be 0. */
+    uint64_t flags;
+    /** Connections that were closed because they were none of the bus's, or said nothing. */
+    uint64_t strangers;
+    /** The shared memory is an unnamed file. */
+    uint64_t unnamed_file;
+    /** The size of the shared memory is not sealed: a faulty peer can cut it. */
+    uint64_t unsealed;
+    /** The shared memory is not reserved: its first touch can fail. */
+    uint64_t unreserved;
+    /** The death of a peer is noticed by the hang-up of its socket. */
+    uint64_t hang_up;
+    /** The death of some peers is noticed by other processes only. */
+    uint64_t unwatched;
+    /** Waits poll every millisecond. */
+    uint64_t polling;
+} bp_counters;
+
 /** How far a barrier is. */
 typedef uint32_t bp_barrier_progress_t;
 
@@ -574,6 +627,9 @@ typedef uint32_t bp_barrier_progress_t;
 /** The rank could not join the host bus. */
 #define ENC_PROXY_JOIN (-115)
 
+/** The task has its final code already, which waits to be consumed. */
+#define ENC_PROXY_TASK_DONE (-116)
+
 /** Something failed. */
 #define ENC_PROXY_LOG_ERROR 0
 
@@ -622,6 +678,15 @@ typedef uint32_t bp_barrier_progress_t;
 /** Tasks end at once with `ENC_PROXY_ABORTED`. */
 #define ENC_PROXY_ABORT 1
 
+/** Every task moves, or there is none. */
+#define ENC_PROXY_HEALTH_OK 0
+
+/** A task has not moved for longer than the stall threshold (`NEURON_RT_PROXY_STALL_MS`). */
+#define ENC_PROXY_HEALTH_STALLED 1
+
+/** The worker died. */
+#define ENC_PROXY_HEALTH_DEAD 2
+
 /** The specification's: 0xFFFFFFFF = not fired, any other value = fired. */
 #define ENC_PROXY_POLARITY_SPECIFICATION 0
 
@@ -648,6 +713,21 @@ typedef uint32_t bp_barrier_progress_t;
 
 /** One JSON object; `version` grows when a member goes away or changes its meaning. */
 #define ENC_PROXY_DUMP_JSON 1
+
+/** It has not come yet. */
+#define BP_MEMBER_FREE 0
+
+/** It is joining. */
+#define BP_MEMBER_JOINING 1
+
+/** It is there. */
+#define BP_MEMBER_JOINED 2
+
+/** It has hung up. */
+#define BP_MEMBER_LEFT 3
+
+/** Its process died without hanging up. */
+#define BP_MEMBER_DEAD 4
 
 /** Not all have arrived. */
 #define BP_BARRIER_PENDING 0
@@ -1054,6 +1134,15 @@ NRT_STATUS enc_proxy_group_get_counters(struct enc_proxy_group *group,
                                         struct enc_proxy_group_counters *counters);
 
 /**
+ * How the group does. Errors: `NRT_INVALID`, `NRT_INVALID_HANDLE`. Threads: any, also while the worker is stuck.
+ *
+ * The caller promises:
+ * `health`, if not null, is readable and writable for the size that it says.
+ */
+NRT_STATUS enc_proxy_group_get_health(struct enc_proxy_group *group,
+                                      struct enc_proxy_group_health *health);
+
+/**
  * Makes a context: checks everything once, so that nothing malformed reaches the collective library.
  *
  * - `context`: receives the handle; give it back by `encd_context_destroy`.
@@ -1087,6 +1176,65 @@ NRT_STATUS encd_context_destroy(struct encd_context *context);
  */
 NRT_STATUS enc_proxy_arm(struct encd_context *context,
                          proxy_task_state_type kind);
+
+/**
+ * Ends one task with `ENC_PROXY_ABORTED`: its started streams are stopped, barrier peers are told. The status is left for its consumer.
+ *
+ * - `ticket`: from `enc_proxy_enqueue`.
+ * - `timeout_us`: how long the worker may take, in microseconds.
+ *
+ * Errors: `ENC_PROXY_STUCK` (the worker is inside the collective library, the text names the call) and `NRT_TIMEOUT`: the ticket has its final
+ * code all the same, but the library may use the task's memory until its call returns, and the context cannot be destroyed before.
+ * `ENC_PROXY_TASK_DONE`, `ENC_PROXY_ALREADY_CONSUMED`, `ENC_PROXY_UNKNOWN_TASK`, `NRT_INVALID`, `NRT_INVALID_HANDLE`: nothing was to be ended.
+ * Threads: any; on the worker's own nothing is waited for, and the task ends in its next tick.
+ *
+ * The caller promises:
+ * `ticket` is readable.
+ */
+NRT_STATUS enc_proxy_abort(struct enc_proxy_group *group,
+                           const struct enc_proxy_ticket *ticket,
+                           uint64_t timeout_us);
+
+/**
+ * Ends every task of a context that is unfinished at this moment; later ones are not concerned.
+ *
+ * - `timeout_us`: as for `enc_proxy_abort`.
+ * - `tasks`: receives how many; may be NULL.
+ *
+ * Errors and threads: as for `enc_proxy_abort`, but that there may be nothing to end.
+ *
+ * The caller promises:
+ * `tasks` is writable or null.
+ */
+NRT_STATUS enc_proxy_abort_context(struct encd_context *dctx, uint64_t timeout_us, size_t *tasks);
+
+/**
+ * Ends every task of a group that is unfinished at this moment, those of its other shares, too; later ones are not concerned.
+ *
+ * - `timeout_us`, `tasks`: as for `enc_proxy_abort_context`.
+ *
+ * Errors and threads: as there.
+ *
+ * The caller promises:
+ * As there.
+ */
+NRT_STATUS enc_proxy_abort_group(struct enc_proxy_group *group,
+                                 uint64_t timeout_us,
+                                 size_t *tasks);
+
+/**
+ * Ends every task of every group of this process that is unfinished at this moment. The groups stay.
+ *
+ * - `timeout_us`: how long all workers together may take, in microseconds.
+ * - `tasks`: receives how many; may be NULL.
+ *
+ * Errors: those of the first group, in order of gid, that has one; the text names all that have. Threads: any.
+ *
+ * The caller promises:
+ * As for `enc_proxy_abort_context`.
+ */
+NRT_STATUS enc_proxy_abort_all(uint64_t timeout_us,
+                               size_t *tasks);
 
 /**
  * Tasks, start words that have not fired, counters and the last 64 state changes of a group.
@@ -1231,6 +1379,31 @@ NRT_STATUS bp_hangup(struct bananaphone *bus);
  * Errors: `ENC_PROXY_BUSY`, `NRT_INVALID_HANDLE`. Threads: any.
  */
 NRT_STATUS bp_cleanup(struct bananaphone *bus);
+
+/**
+ * Who is on the bus, in order of rank.
+ *
+ * - `members`, `room`: where they go, and for how many there is room; not null.
+ * - `world`: receives the number of ranks; may be NULL. It is written when there is too little room, too.
+ *
+ * Errors: `ENC_PROXY_TOO_SMALL`, `ENC_PROXY_BUS_CORRUPT`, `ENC_PROXY_BUSY`, `NRT_INVALID`, `NRT_INVALID_HANDLE`. Threads: any.
+ *
+ * The caller promises:
+ * `members` is writable for `room` members, `world` writable or null.
+ */
+NRT_STATUS bp_get_members(struct bananaphone *bus,
+                          struct bp_member *members,
+                          uint32_t room,
+                          uint32_t *world);
+
+/**
+ * What the bus has counted on this rank. Errors: `ENC_PROXY_BUSY`, `NRT_INVALID`, `NRT_INVALID_HANDLE`. Threads: any.
+ *
+ * The caller promises:
+ * `counters`, if not null, is readable and writable for the size that it says.
+ */
+NRT_STATUS bp_get_counters(struct bananaphone *bus,
+                           struct bp_counters *counters);
 
 /**
  * Makes this rank's side of a barrier. All participants must use the same slot, and no other set of ranks the slot.

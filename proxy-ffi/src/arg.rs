@@ -26,6 +26,11 @@ pub(crate) fn long_timeout(micros: u64) -> Duration {
         .min(Duration::from_secs(YEARS))
 }
 
+/// A time as C gets it; longer ones than a number holds are the longest.
+pub(crate) fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
 /// An out-parameter: checked at entry, written when the call has succeeded.
 #[derive(Debug)]
 pub(crate) struct Out<T>(*mut T);

@@ -48,6 +48,11 @@ pub(crate) fn alone<T>(lock: &Mutex<T>) -> Result<MutexGuard<'_, T>, Failure> {
 }
 
 impl Object {
+    /// The bus, for one call at a time.
+    pub(crate) fn alone(&self) -> Result<MutexGuard<'_, Bus>, Failure> {
+        alone(&self.0)
+    }
+
     /// This rank's side of a barrier over `ranks`; null = all ranks of the bus.
     ///
     /// # Safety

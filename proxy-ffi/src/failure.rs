@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use proxy_core::phone::barrier::{Elsewhere, Verdict};
-use proxy_core::{ContextError, EnqueueError, PollError};
+use proxy_core::{ContextError, EnqueueError, OrderError, PollError};
 use proxy_os::bananaphone::{BusError, JoinError, WaitError, Why};
 use proxy_os::config::SettingsError;
 use proxy_os::nccom::{CallError, LoadError};
 use proxy_os::queue::{ReleaseError, StartError};
 use proxy_os::registry::AcquireError;
-use proxy_os::{BuildError, ConsumeError};
+use proxy_os::{AbortError, BuildError, ConsumeError};
 
 use crate::call::Failure;
 use crate::status::{self, NRT_STATUS};
@@ -38,6 +38,7 @@ failures! {
     EnqueueError => enqueue;
     PollError => poll;
     ConsumeError => consume;
+    AbortError => abort;
     BusError => bus;
     JoinError => join;
 }
@@ -119,6 +120,19 @@ const fn consume(error: &ConsumeError) -> NRT_STATUS {
         ConsumeError::Timeout { .. } => status::NRT_TIMEOUT,
         ConsumeError::Poll(error) => poll(error),
         ConsumeError::FromWorker => status::ENC_PROXY_WRONG_THREAD,
+    }
+}
+
+const fn abort(error: &AbortError) -> NRT_STATUS {
+    match error {
+        AbortError::Task(OrderError::Done) => status::ENC_PROXY_TASK_DONE,
+        AbortError::Task(OrderError::AlreadyConsumed) => status::ENC_PROXY_ALREADY_CONSUMED,
+        AbortError::Task(OrderError::Unknown) => status::ENC_PROXY_UNKNOWN_TASK,
+        AbortError::Overruled {
+            inside: Some(_), ..
+        } => status::ENC_PROXY_STUCK,
+        AbortError::Overruled { inside: None, .. } => status::NRT_TIMEOUT,
+        AbortError::Forked => status::ENC_PROXY_FORKED,
     }
 }
 

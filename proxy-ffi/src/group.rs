@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, TryLockError};
 
 use proxy_core::Gid;
 use proxy_os::registry::Released;
-use proxy_os::{Group, ProxyQueue, Release};
+use proxy_os::{Group, Health, ProxyQueue, Release, left};
 
 use crate::arg::{self, Out};
 use crate::call::{self, Failure};
@@ -223,6 +223,66 @@ pub unsafe extern "C" fn enc_proxy_group_get_counters(
             sharers: Group::sharers(Gid(gid.0)),
             tid: group.queue.tid(),
             reserved: 0,
+        });
+        Ok(())
+    })
+}
+
+/// How a group does.
+pub type enc_proxy_health_t = u32;
+/// Every task moves, or there is none.
+pub const ENC_PROXY_HEALTH_OK: enc_proxy_health_t = 0;
+/// A task has not moved for longer than the stall threshold (`NEURON_RT_PROXY_STALL_MS`).
+pub const ENC_PROXY_HEALTH_STALLED: enc_proxy_health_t = 1;
+/// The worker died.
+pub const ENC_PROXY_HEALTH_DEAD: enc_proxy_health_t = 2;
+
+/// How a group does, as of the watchdog's last look.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct enc_proxy_group_health {
+    /// `sizeof(enc_proxy_group_health)`.
+    pub struct_size: usize,
+    /// Must be 0.
+    pub flags: u64,
+    /// For how long the task that has moved least has not, in microseconds; 0 unless stalled.
+    pub stalled_us: u64,
+    /// One of `ENC_PROXY_HEALTH_OK`, `_STALLED`, `_DEAD`.
+    pub state: enc_proxy_health_t,
+    /// Workers of this process whose release gave up while they were inside the collective library, and that still are.
+    pub workers_left: u32,
+}
+record!(enc_proxy_group_health {
+    struct_size: usize,
+    flags: u64,
+    stalled_us: u64,
+    state: enc_proxy_health_t,
+    workers_left: u32,
+});
+
+/// How the group does. Errors: `NRT_INVALID`, `NRT_INVALID_HANDLE`. Threads: any, also while the worker is stuck.
+///
+/// # Safety
+/// `health`, if not null, is readable and writable for the size that it says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn enc_proxy_group_get_health(
+    group: *mut enc_proxy_group,
+    health: *mut enc_proxy_group_health,
+) -> NRT_STATUS {
+    call::with("enc_proxy_group_get_health", &GROUPS, group, |group| {
+        // SAFETY: the caller's promise.
+        let out = unsafe { OutRecord::new(health) }?;
+        let (state, stalled_us) = match group.queue.health() {
+            Health::Ok => (ENC_PROXY_HEALTH_OK, 0),
+            Health::Stalled(time) => (ENC_PROXY_HEALTH_STALLED, arg::micros(time)),
+            Health::Dead => (ENC_PROXY_HEALTH_DEAD, 0),
+        };
+        out.fill(enc_proxy_group_health {
+            struct_size: 0,
+            flags: 0,
+            stalled_us,
+            state,
+            workers_left: left::count(),
         });
         Ok(())
     })

@@ -9,8 +9,8 @@
 //! | [`library`], [`comm`] | `enc_proxy_library`, `enc_proxy_comm` | the collective library and its communicators |
 //! | [`settings`], [`group`] | `enc_proxy_settings`, `enc_proxy_group` | settings; a share of a group with its worker |
 //! | [`context`], [`task`] | `encd_context`, `enc_proxy_ticket` | what tasks work on; enqueue, check, consume |
-//! | [`dump`] | | what a group is doing |
-//! | [`bus`], [`barrier`] | `bananaphone`, `bp_barrier` | the host bus |
+//! | [`abort`], [`dump`] | | ending tasks early; what a group is doing |
+//! | [`bus`], [`members`], [`barrier`] | `bananaphone`, `bp_barrier` | the host bus |
 //! | [`log`], [`version`], [`status`] | | messages, release, codes and texts |
 //! | [`fifo`] | `net_ops_info`, `net_src_addr`, `net_dest_addr` | records of release 2.31 |
 //! | `reverse` | | what the collective library calls in its host |
@@ -23,6 +23,7 @@
 //! - Out-parameters are untouched on error, but where the function says so.
 //! - A panic becomes `ENC_PROXY_PANIC`; the handle can only be destroyed then. A forked child gets `ENC_PROXY_FORKED`.
 
+pub mod abort;
 mod arg;
 pub mod barrier;
 pub mod bus;
@@ -38,6 +39,7 @@ mod handle;
 mod inject;
 pub mod library;
 pub mod log;
+pub mod members;
 mod record;
 mod reverse;
 pub mod settings;

@@ -125,6 +125,8 @@ pub const ENC_PROXY_SETTING: NRT_STATUS = -113;
 pub const ENC_PROXY_CROWDED: NRT_STATUS = -114;
 /// The rank could not join the host bus.
 pub const ENC_PROXY_JOIN: NRT_STATUS = -115;
+/// The task has its final code already, which waits to be consumed.
+pub const ENC_PROXY_TASK_DONE: NRT_STATUS = -116;
 
 /// Each code that the core has a text for, under the name that it has here.
 const CORE: &[(NRT_STATUS, Status)] = &[
@@ -206,6 +208,7 @@ const OWN: &[(NRT_STATUS, &CStr)] = &[
     (ENC_PROXY_SETTING, c"a setting is not accepted"),
     (ENC_PROXY_CROWDED, c"too many messages with other tags wait"),
     (ENC_PROXY_JOIN, c"the rank could not join the host bus"),
+    (ENC_PROXY_TASK_DONE, c"the task is done"),
 ];
 
 const _: () = {

@@ -333,7 +333,7 @@ pub unsafe extern "C" fn enc_proxy_consume(
 
 /// # Safety
 /// `ticket`, if not null, is readable.
-unsafe fn given(ticket: *const enc_proxy_ticket) -> Result<Ticket, Failure> {
+pub(crate) unsafe fn given(ticket: *const enc_proxy_ticket) -> Result<Ticket, Failure> {
     // SAFETY: the caller's promise; any bytes are a ticket.
     match unsafe { arg::array(ticket, 1, 1, "ticket") }? {
         [ticket] => ticket.ticket(),

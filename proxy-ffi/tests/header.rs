@@ -61,7 +61,7 @@ fn h75_every_struct_of_the_header_is_checked() {
         {
             assert!(checks.contains(&format!("SIZE({rest}, ")), "size of {rest}");
             assert!(
-                checks.contains(&format!("ALIGN({rest});")),
+                checks.contains(&format!("ALIGN({rest}, ")),
                 "alignment of {rest}"
             );
             name = Some(rest);

@@ -51,6 +51,25 @@ fn h74_callbacks_threads_and_unknown_codes_are_answered() {
 }
 
 #[test]
+fn h36_h46_aborts_by_scope_end_tasks_whether_the_worker_obeys_or_is_stuck() {
+    for flags in [C11, SANITIZED] {
+        let scratch = Scratch::new();
+        let library = scratch.library("tests/c/hooked_library.c");
+        let program = scratch.program("cc", "tests/c/abort.c", flags);
+        assert_eq!(succeed(command(&program).arg(&library)), "ok\n");
+    }
+}
+
+#[test]
+fn a_bus_tells_who_is_on_it() {
+    for flags in [C11, SANITIZED] {
+        let scratch = Scratch::new();
+        let program = scratch.program("cc", "tests/c/members.c", flags);
+        assert_eq!(succeed(&mut command(&program)), "ok\n");
+    }
+}
+
+#[test]
 fn the_readme_quotes_the_first_example() {
     let readme = std::fs::read_to_string(common::package("../README.md")).expect("the README");
     let source =

@@ -80,7 +80,10 @@ impl Context {
     /// As there; [`PollError::Unknown`] if there is no such task.
     pub fn consume(&self, kind: TaskKind, patience: Patience) -> Result<Status, ConsumeError> {
         let is_ours = |task: &TaskView| task.context == self.id() && task.kind == kind;
-        let tasks = self.queue().shared().core.tasks().filter(is_ours);
+        let core = &self.queue().shared().core;
+        // A stuck worker holds tasks whose verdict was consumed already.
+        let tasks = core.tasks().filter(is_ours);
+        let tasks = tasks.filter(|task| core.peek(task.ticket).is_ok());
         let oldest = tasks.min_by_key(|task| task.sequence);
         let unknown = ConsumeError::Poll(PollError::Unknown);
         self.queue()

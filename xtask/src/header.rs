@@ -14,9 +14,9 @@ use crate::workspace::Workspace;
 const HEADER: &str = "proxy-ffi/include/proxy.h";
 
 /// The sources, in order.
-const SOURCES: [&str; 14] = [
+const SOURCES: [&str; 16] = [
     "status", "version", "log", "arg", "library", "comm", "settings", "fifo", "task", "group",
-    "context", "dump", "bus", "barrier",
+    "context", "abort", "dump", "bus", "members", "barrier",
 ];
 
 /// What stands above everything.

@@ -10,6 +10,7 @@ use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
+use crate::abort::*;
 use crate::barrier::*;
 use crate::bus::*;
 use crate::comm::*;
@@ -18,6 +19,7 @@ use crate::dump::*;
 use crate::group::*;
 use crate::library::*;
 use crate::log::*;
+use crate::members::*;
 use crate::record::Record;
 use crate::settings::*;
 use crate::status::*;
@@ -169,6 +171,7 @@ const ROWS: &[Row] = rows! {
         enc_proxy_settings_create |_objects| c!(enc_proxy_settings_create(out()));
         enc_proxy_settings_dump |o| c!(enc_proxy_settings_dump(o.settings, null_mut(), 0, out()));
         enc_proxy_group_acquire |_objects| c!(enc_proxy_group_acquire(&zeroed::<enc_proxy_group_config>(), out()));
+        enc_proxy_abort_all |_objects| c!(enc_proxy_abort_all(0, out()));
         bp_create |_objects| c!(bp_create(&zeroed::<bp_config>(), out()));
     }
     Some(|o| c!(enc_proxy_library_get_path(o.library, null_mut(), 0, out()))) => {
@@ -193,6 +196,10 @@ const ROWS: &[Row] = rows! {
         enc_proxy_group_release |o| c!(enc_proxy_group_release(o.group, ENC_PROXY_DRAIN, 0, null_mut()));
         enc_proxy_group_get_counters |o|
             c!(enc_proxy_group_get_counters(o.group, &mut zeroed::<enc_proxy_group_counters>()));
+        enc_proxy_group_get_health |o|
+            c!(enc_proxy_group_get_health(o.group, &mut zeroed::<enc_proxy_group_health>()));
+        enc_proxy_abort |o| c!(enc_proxy_abort(o.group, out(), 0));
+        enc_proxy_abort_group |o| c!(enc_proxy_abort_group(o.group, 0, out()));
         enc_proxy_dump |o| c!(enc_proxy_dump(o.group, ENC_PROXY_DUMP_TEXT, null_mut(), 0, out()));
         encd_context_create |o| c!(encd_context_create(o.group, &zeroed::<encd_context_config>(), out()));
         enc_proxy_poll |o| c!(enc_proxy_poll(o.group, out(), out(), out()));
@@ -201,6 +208,7 @@ const ROWS: &[Row] = rows! {
     Some(|o| enc_proxy_arm(o.context, PROXY_TASK_NETWORK)) => {
         encd_context_destroy |o| encd_context_destroy(o.context);
         enc_proxy_arm |o| enc_proxy_arm(o.context, PROXY_TASK_NETWORK);
+        enc_proxy_abort_context |o| c!(enc_proxy_abort_context(o.context, 0, out()));
         enc_enq_proxy_tasks |o| enc_enq_proxy_tasks(o.context, 1);
         enc_proxy_enqueue |o| c!(enc_proxy_enqueue(o.context, 1, &mut zeroed::<enc_proxy_execution>()));
         enc_proxy_check_status |o| c!(enc_proxy_check_status(o.context, PROXY_TASK_NETWORK, out(), out()));
@@ -216,6 +224,8 @@ const ROWS: &[Row] = rows! {
         bp_recv |o| c!(bp_recv(o.bus, 0, 0, null_mut(), 0, out(), out(), 0));
         bp_all_gather |o| c!(bp_all_gather(o.bus, null(), 0, null_mut(), 0, null_mut(), 0));
         bp_capacity |o| c!(bp_capacity(o.bus, out()));
+        bp_get_members |o| c!(bp_get_members(o.bus, out(), 1, out()));
+        bp_get_counters |o| c!(bp_get_counters(o.bus, &mut zeroed::<bp_counters>()));
         bp_barrier_create |o| c!(bp_barrier_create(o.bus, 1, null(), 0, out()));
         bp_hangup |o| bp_hangup(o.bus);
         bp_cleanup |o| bp_cleanup(o.bus);

@@ -6,11 +6,11 @@
 #define AT(type, field, bytes) CHECK(type##_##field, offsetof(type, field) == (bytes))
 
 #if defined(__cplusplus)
-#define ALIGN(type) static_assert(alignof(type) == 8, #type)
+#define ALIGN(type, bytes) static_assert(alignof(type) == (bytes), #type)
 #elif __STDC_VERSION__ >= 201112L
-#define ALIGN(type) _Static_assert(_Alignof(type) == 8, #type)
+#define ALIGN(type, bytes) _Static_assert(_Alignof(type) == (bytes), #type)
 #else
-#define ALIGN(type) CHECK(align_##type, offsetof(struct { char c; type t; }, t) == 8)
+#define ALIGN(type, bytes) CHECK(align_##type, offsetof(struct { char c; type t; }, t) == (bytes))
 #endif
 
 /* The three FIFO records of release 2.31. */
@@ -122,6 +122,13 @@ AT(enc_proxy_group_counters, sharers, 76);
 AT(enc_proxy_group_counters, tid, 80);
 AT(enc_proxy_group_counters, reserved, 84);
 
+SIZE(enc_proxy_group_health, 32);
+AT(enc_proxy_group_health, struct_size, 0);
+AT(enc_proxy_group_health, flags, 8);
+AT(enc_proxy_group_health, stalled_us, 16);
+AT(enc_proxy_group_health, state, 24);
+AT(enc_proxy_group_health, workers_left, 28);
+
 SIZE(enc_fifo_set, 48);
 AT(enc_fifo_set, net_ops_info_fifo, 0);
 AT(enc_fifo_set, net_ops_info_n, 8);
@@ -170,6 +177,21 @@ AT(bp_config, cells, 44);
 AT(bp_config, any_user, 48);
 AT(bp_config, reserved, 52);
 
+SIZE(bp_member, 8);
+AT(bp_member, state, 0);
+AT(bp_member, process, 4);
+
+SIZE(bp_counters, 72);
+AT(bp_counters, struct_size, 0);
+AT(bp_counters, flags, 8);
+AT(bp_counters, strangers, 16);
+AT(bp_counters, unnamed_file, 24);
+AT(bp_counters, unsealed, 32);
+AT(bp_counters, unreserved, 40);
+AT(bp_counters, hang_up, 48);
+AT(bp_counters, unwatched, 56);
+AT(bp_counters, polling, 64);
+
 /* Enumerations are 32-bit numbers whatever the compiler's own enumerations are. */
 SIZE(NRT_STATUS, 4);
 SIZE(proxy_task_state_type, 4);
@@ -181,21 +203,26 @@ SIZE(enc_proxy_arming_t, 4);
 SIZE(enc_proxy_stop_t, 4);
 SIZE(enc_proxy_log_level_t, 4);
 SIZE(bp_barrier_progress_t, 4);
+SIZE(enc_proxy_health_t, 4);
+SIZE(bp_member_state_t, 4);
 
-ALIGN(net_ops_info);
-ALIGN(net_src_addr);
-ALIGN(net_dest_addr);
-ALIGN(enc_proxy_version_t);
-ALIGN(enc_proxy_library_version);
-ALIGN(enc_proxy_comm_config);
-ALIGN(enc_proxy_ticket);
-ALIGN(enc_proxy_execution);
-ALIGN(enc_proxy_group_config);
-ALIGN(enc_proxy_group_counters);
-ALIGN(enc_fifo_set);
-ALIGN(enc_basic_block);
-ALIGN(encd_context_config);
-ALIGN(bp_config);
+ALIGN(net_ops_info, 8);
+ALIGN(net_src_addr, 8);
+ALIGN(net_dest_addr, 8);
+ALIGN(enc_proxy_version_t, 8);
+ALIGN(enc_proxy_library_version, 8);
+ALIGN(enc_proxy_comm_config, 8);
+ALIGN(enc_proxy_ticket, 8);
+ALIGN(enc_proxy_execution, 8);
+ALIGN(enc_proxy_group_config, 8);
+ALIGN(enc_proxy_group_counters, 8);
+ALIGN(enc_fifo_set, 8);
+ALIGN(enc_basic_block, 8);
+ALIGN(encd_context_config, 8);
+ALIGN(enc_proxy_group_health, 8);
+ALIGN(bp_config, 8);
+ALIGN(bp_member, 4);
+ALIGN(bp_counters, 8);
 
 /* The numbers of the specification's enumerations, and of the status codes at both ends. */
 CHECK(network, PROXY_TASK_UNKNOWN == 0 && PROXY_TASK_NETWORK == 1 && PROXY_TASK_BARRIER == 2);
@@ -204,7 +231,8 @@ CHECK(states, PROXY_TASK_STATE_INIT == 0 && PROXY_TASK_STATE_PROGRESSING == 1
                   && PROXY_TASK_STATE_DONE == 4);
 CHECK(marks, NET_TRANSFER == 0 && NET_OP_COMPLETE == 1 && EXEC_COMPLETE == 2);
 CHECK(codes, NRT_SUCCESS == 0 && NRT_QUEUE_FULL == 7 && NRT_QUEUE_EMPTY == 15 && NRT_EXEC_UNIT_UNRECOVERABLE == 101
-                 && NRT_NETWORK_PROXY_FAILURE == 1206 && ENC_PROXY_ABORTED == -1 && ENC_PROXY_JOIN == -115);
+                 && NRT_NETWORK_PROXY_FAILURE == 1206 && ENC_PROXY_ABORTED == -1 && ENC_PROXY_JOIN == -115
+                 && ENC_PROXY_TASK_DONE == -116);
 
 int layout_is_checked_by_the_compiler(void);
 int layout_is_checked_by_the_compiler(void) { return 0; }

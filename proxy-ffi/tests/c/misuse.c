@@ -28,11 +28,15 @@ static void refuse_everywhere(void *h)
     enc_proxy_ticket ticket = {0, 0};
     NRT_STATUS *status = (NRT_STATUS *)&out.bytes[128];
     enc_proxy_group_counters counters;
+    enc_proxy_group_health health;
+    bp_counters bus_counters;
     enc_proxy_execution execution;
     enc_proxy_library_version version;
     enc_proxy_comm_config comm;
     encd_context_config context;
     INIT(counters);
+    INIT(health);
+    INIT(bus_counters);
     INIT(execution);
     INIT(version);
     INIT(comm);
@@ -50,6 +54,10 @@ static void refuse_everywhere(void *h)
     REFUSED(enc_proxy_settings_get(h, "a", (char *)out.bytes, sizeof out, NULL));
     REFUSED(enc_proxy_group_release(h, ENC_PROXY_ABORT, 0, &out.u32));
     REFUSED(enc_proxy_group_get_counters(h, &counters));
+    REFUSED(enc_proxy_group_get_health(h, &health));
+    REFUSED(enc_proxy_abort(h, &ticket, 0));
+    REFUSED(enc_proxy_abort_context(h, 0, &out.size));
+    REFUSED(enc_proxy_abort_group(h, 0, &out.size));
     REFUSED(enc_proxy_dump(h, ENC_PROXY_DUMP_TEXT, (char *)out.bytes, sizeof out, NULL));
     REFUSED(encd_context_create(h, &context, (encd_context **)&out.pointer));
     REFUSED(encd_context_destroy(h));
@@ -68,6 +76,8 @@ static void refuse_everywhere(void *h)
     REFUSED(bp_recv(h, 0, 0, out.bytes, 8, &out.size, NULL, 0));
     REFUSED(bp_all_gather(h, NULL, 0, NULL, 0, NULL, 0));
     REFUSED(bp_capacity(h, &out.size));
+    REFUSED(bp_get_members(h, (bp_member *)out.bytes, 1, &out.u32));
+    REFUSED(bp_get_counters(h, &bus_counters));
     REFUSED(bp_barrier_create(h, 0, NULL, 0, (bp_barrier **)&out.pointer));
     REFUSED(bp_hangup(h));
     REFUSED(bp_cleanup(h));
@@ -189,6 +199,7 @@ static void forked(const char *path)
         INIT(config);
         EXPECT(enc_enq_proxy_tasks(world.context, 1), ENC_PROXY_FORKED);
         EXPECT(enc_consume_proxy_task_status(world.context, PROXY_TASK_NETWORK, ENC_PROXY_FOREVER, &status), ENC_PROXY_FORKED);
+        EXPECT(enc_proxy_abort_all(ENC_PROXY_FOREVER, NULL), ENC_PROXY_FORKED);
         EXPECT(encd_context_destroy(world.context), ENC_PROXY_FORKED);
         EXPECT(enc_proxy_group_release(world.group, ENC_PROXY_DRAIN, ENC_PROXY_FOREVER, NULL), ENC_PROXY_FORKED);
         EXPECT(enc_proxy_group_acquire(&config, &group), ENC_PROXY_FORKED);

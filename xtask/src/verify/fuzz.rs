@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use super::{Found, Options};
 use crate::child;
+use crate::test::build_given;
 use crate::workspace::Workspace;
 
 const FOLDER: &str = "tests/fuzz";
@@ -42,11 +43,12 @@ pub(super) fn run(workspace: &Workspace, options: Options) -> Result<Found, Stri
         ));
     }
     let programs = build(workspace)?;
+    let given = build_given(workspace)?;
     let seconds = if options.short { SHORT } else { FULL };
     let mut shown = Vec::new();
     let mut wrong = Vec::new();
     for (name, program) in &programs {
-        match fuzz(workspace, name, program, seconds) {
+        match fuzz(workspace, &given, (name, program), seconds) {
             Ok(runs) => shown.push(format!("{name} {runs}")),
             Err(what) => wrong.push(format!("{name}: {what}")),
         }
@@ -78,13 +80,19 @@ fn build(workspace: &Workspace) -> Result<Vec<(String, PathBuf)>, String> {
     }
 }
 
-/// Fuzzes one target; returns how many inputs it ran.
-fn fuzz(workspace: &Workspace, name: &str, program: &Path, seconds: u64) -> Result<u64, String> {
+/// Fuzzes one target, which finds what it loads by the variables `given`; returns how many inputs it ran.
+fn fuzz(
+    workspace: &Workspace,
+    given: &[(&str, PathBuf)],
+    (name, program): (&str, &Path),
+    seconds: u64,
+) -> Result<u64, String> {
     let found = workspace.target.join("fuzz/found").join(name);
     fs::create_dir_all(&found)
         .map_err(|error| format!("cannot make {}: {error}", found.display()))?;
     let mut command = Command::new(program);
     command
+        .envs(given.iter().cloned())
         .arg(format!("-max_total_time={seconds}"))
         // An input that runs for longer is a finding, too: every body bounds its steps.
         .args(["-timeout=30", "-print_final_stats=1", "-max_len=4096"])
