@@ -54,7 +54,7 @@ fn forward(level: Level, text: &str) {
         Level::Warn => ENC_PROXY_LOG_WARN,
         Level::Info => ENC_PROXY_LOG_INFO,
     };
-    // A message is worth less than the thread that writes it: what a sink throws ends here.
+    // A message is worth less than the thread that writes it: a panic of this runtime in a sink ends here; any other exception aborts.
     let _ = catch_unwind(AssertUnwindSafe(|| {
         // SAFETY: `enc_proxy_set_log`'s caller promises that the function may be called with its argument; the text is terminated.
         unsafe { (sink.write)(sink.user, level, text.as_ptr()) };

@@ -6,9 +6,10 @@
 
 mod common;
 
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 
-use common::{Scratch, command, has, stand_in, succeed};
+use common::{Scratch, command, finish, has, stand_in, start, succeed};
 
 const C11: &[&str] = &["-std=c11"];
 /// The C side under the sanitizers of addresses and of undefined behaviour.
@@ -17,6 +18,9 @@ const SANITIZED: &[&str] = &[
     "-fsanitize=address,undefined",
     "-fno-sanitize-recover=all",
 ];
+
+/// SIGABRT.
+const ABORTED: i32 = 6;
 
 const EXECUTIONS: &str =
     "execution 1: success (0)\nexecution 2: success (0)\nexecution 3: success (0)\n";
@@ -51,6 +55,19 @@ fn h74_callbacks_threads_and_unknown_codes_are_answered() {
         let program = scratch.program("cc", "tests/c/threads.c", flags);
         assert_eq!(succeed(command(&program).arg(&library)), "ok\n");
     }
+}
+
+#[test]
+fn h73_an_exception_of_the_library_ends_the_process_as_the_header_says() {
+    let scratch = Scratch::new();
+    let library = scratch.library("tests/c/hooked_library.c");
+    let program = scratch.program("c++", "tests/c/throws.cpp", &["-std=c++11"]);
+    let output = finish(start(command(&program).arg(&library)));
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.signal(), Some(ABORTED), "{text}");
+    assert!(text.contains("cannot catch foreign exceptions"), "{text}");
+    let header = std::fs::read_to_string(common::package("include/proxy.h")).expect("the header");
+    assert!(header.contains("must not throw"));
 }
 
 #[test]

@@ -97,7 +97,7 @@ impl Scratch {
         let mut command = Command::new("cc");
         command
             .args(STRICT)
-            .args(["-std=c11", "-shared", "-fPIC"])
+            .args(["-std=c11", "-shared", "-fPIC", "-fexceptions"])
             .arg(package(source));
         succeed(command.arg("-o").arg(&library));
         library
