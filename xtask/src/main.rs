@@ -11,6 +11,7 @@ mod ci;
 mod doc;
 mod guard;
 mod header;
+mod install;
 mod libtest;
 mod loom;
 mod mutants;
@@ -37,7 +38,7 @@ use workspace::Workspace;
 #[derive(Debug, Parser)]
 #[command(
     bin_name = "cargo xtask",
-    about = "The one door: run, test, loom, sim, mutants, tsan, asan, guard, bench, bare, verify, tidy, header, doc, ci."
+    about = "The one door: run, test, loom, sim, mutants, tsan, asan, guard, bench, bare, verify, tidy, header, install, doc, ci."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -140,6 +141,12 @@ enum Verb {
         #[arg(long)]
         check: bool,
     },
+    /// Build the libraries for C and put them under a prefix, with header, pkg-config and CMake files.
+    Install {
+        /// The folder that gets `include` and `lib`; made if it is not there.
+        #[arg(long, value_name = "DIR")]
+        prefix: PathBuf,
+    },
     /// Everything a change has to pass.
     Ci,
 }
@@ -172,6 +179,7 @@ fn main() -> ExitCode {
         Verb::Tidy => tidy::verb(&workspace),
         Verb::Doc => doc::verb(&workspace),
         Verb::Header { check } => header::verb(&workspace, check),
+        Verb::Install { prefix } => install::verb(&workspace, &prefix),
         Verb::Ci => ci::verb(&workspace),
     });
     match done {
