@@ -11,6 +11,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use crate::child;
+use crate::install;
 use crate::libtest::{self, Counts, Reader, Tally};
 use crate::loom;
 use crate::table;
@@ -88,7 +89,11 @@ fn workspace_tests(
     filter: Option<&str>,
     tally: &mut Tally,
 ) -> Result<(), String> {
-    let given = build_given(workspace)?;
+    let mut given = build_given(workspace)?;
+    // The blank belongs to the tests: a prefix may have one.
+    let prefix = workspace.target.join("install/a prefix");
+    install::install(workspace, &prefix, "test")?;
+    given.push(("PROXY_PREFIX", prefix));
     let packages = packages_by_program(workspace)?;
     let with_tests = |name: &&str| packages.values().any(|package| package == name);
     for name in workspace

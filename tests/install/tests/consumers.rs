@@ -1,0 +1,55 @@
+//! A program that has nothing but an installation: by plain compiler and pkg-config, and by CMake; shared and static.
+
+use proxy_install::{Scratch, given, has, program, succeed};
+
+/// Warnings are errors.
+const COMPILE: &str = "cc -std=c11 -Wall -Wextra -Werror -o all_reduce all_reduce.c";
+
+#[test]
+fn a_plain_compiler_links_the_shared_library() {
+    let (Some(prefix), Some(library)) = (given("PROXY_PREFIX"), given("PROXY_NCCOM_LIB")) else {
+        return;
+    };
+    if !has("pkg-config") {
+        return;
+    }
+    let scratch = Scratch::new();
+    // `eval`: the flags name a folder with a blank, which pkg-config writes as a shell reads it.
+    let script = format!(r#"eval "{COMPILE} $(pkg-config --cflags --libs proxy)""#);
+    succeed(&mut scratch.shell(&prefix, &script));
+    let consumer = scratch.path("all_reduce");
+    let needed = succeed(&mut scratch.shell(&prefix, "LC_ALL=C readelf -d all_reduce"));
+    assert!(needed.contains("[libproxy.so.0]"), "{needed}");
+    scratch.reduces(&mut program(&consumer, Some(&prefix.join("lib"))), &library);
+}
+
+#[test]
+fn a_plain_compiler_links_the_static_library() {
+    let (Some(prefix), Some(library)) = (given("PROXY_PREFIX"), given("PROXY_NCCOM_LIB")) else {
+        return;
+    };
+    if !has("pkg-config") {
+        return;
+    }
+    let scratch = Scratch::new();
+    let libs = "$(pkg-config --static --cflags --libs proxy | sed 's/-lproxy /-l:libproxy.a /')";
+    succeed(&mut scratch.shell(&prefix, &format!(r#"eval "{COMPILE} {libs}""#)));
+    let needed = succeed(&mut scratch.shell(&prefix, "LC_ALL=C readelf -d all_reduce"));
+    assert!(!needed.contains("libproxy"), "{needed}");
+    scratch.reduces(&mut program(&scratch.path("all_reduce"), None), &library);
+}
+
+#[test]
+fn cmake_links_either_library() {
+    let (Some(prefix), Some(library)) = (given("PROXY_PREFIX"), given("PROXY_NCCOM_LIB")) else {
+        return;
+    };
+    if !has("cmake") {
+        return;
+    }
+    let scratch = Scratch::new();
+    succeed(&mut scratch.shell(&prefix, "cmake -S . -B build && cmake --build build"));
+    for name in ["build/all_reduce_proxy", "build/all_reduce_static"] {
+        scratch.reduces(&mut program(&scratch.path(name), None), &library);
+    }
+}
