@@ -141,9 +141,9 @@ enum Verb {
         #[arg(long)]
         check: bool,
     },
-    /// Build the libraries for C and put them under a prefix, with header, pkg-config and CMake files.
+    /// Build the libraries for C and put them under a prefix, with header, pkg-config and CMake files and `proxytop`.
     Install {
-        /// The folder that gets `include` and `lib`; made if it is not there.
+        /// The folder that gets `bin`, `include` and `lib`; made if it is not there.
         #[arg(long, value_name = "DIR")]
         prefix: PathBuf,
     },

@@ -53,3 +53,12 @@ fn cmake_links_either_library() {
         scratch.reduces(&mut program(&scratch.path(name), None), &library);
     }
 }
+
+#[test]
+fn the_tool_starts_from_where_it_is_installed() {
+    let Some(prefix) = given("PROXY_PREFIX") else {
+        return;
+    };
+    let help = succeed(program(&prefix.join("bin/proxytop"), None).arg("--help"));
+    assert!(help.contains("Usage: proxytop"), "{help}");
+}

@@ -1,4 +1,4 @@
-//! Making the shared libraries out of the static one, and checking what they export.
+//! Building what is installed: the static library, the shared ones out of it, whose exports are checked, and the tool.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -29,6 +29,18 @@ pub(super) struct Libraries {
     pub(super) archive: PathBuf,
     pub(super) shared: PathBuf,
     pub(super) reverse: PathBuf,
+}
+
+/// Builds `proxytop` by itself: its feature would otherwise be one of the libraries', too.
+pub(super) fn tool(workspace: &Workspace, profile: &str) -> Result<PathBuf, String> {
+    let args = ["build", "--profile", profile, "-p", "proxy-os"];
+    let more = ["--features", "proxytop", "--bin", "proxytop"];
+    let artifacts = workspace.build_quietly(&[&args[..], &more].concat(), "proxytop")?;
+    artifacts
+        .iter()
+        .filter(|artifact| artifact.target == "proxytop")
+        .find_map(|artifact| artifact.executable.clone())
+        .ok_or_else(|| "the build made no program `proxytop`".to_owned())
 }
 
 /// The name that programs linked with the shared library ask for.

@@ -5,6 +5,7 @@
 //! | `include/proxy.h` | the header |
 //! | `lib/libproxy.a`, `lib/libproxy.so.VERSION` with its two links | the libraries |
 //! | `lib/libnrt.so.1` | the reverse edge, for a collective library that was linked against that name |
+//! | `bin/proxytop` | looks into processes that use the driver |
 //! | `lib/pkgconfig/proxy.pc`, `lib/cmake/proxy/` | how to compile and link; found from where they lie, so a prefix can be moved |
 //!
 //! The shared libraries are linked here from the static one, because the versions of exports have to be given to the linker and
@@ -47,13 +48,14 @@ pub(crate) fn install(
     let prefix = std::path::absolute(prefix)
         .map_err(|error| format!("--prefix {}: {error}", prefix.display()))?;
     let libraries = link::libraries(workspace, profile)?;
-    let entries = entries(&workspace.root, &libraries)?;
+    let tool = link::tool(workspace, profile)?;
+    let entries = entries(&workspace.root, &libraries, tool)?;
     place::place(&prefix, &entries)?;
     Ok(entries.iter().map(|entry| prefix.join(&entry.at)).collect())
 }
 
 /// What is installed. The files that make the rest visible to builds are last.
-fn entries(root: &Path, libraries: &Libraries) -> Result<Vec<Entry>, String> {
+fn entries(root: &Path, libraries: &Libraries, tool: PathBuf) -> Result<Vec<Entry>, String> {
     let full = format!("lib/libproxy.so.{VERSION}");
     let name = format!("libproxy.so.{VERSION}");
     let soname = link::soname();
@@ -63,6 +65,7 @@ fn entries(root: &Path, libraries: &Libraries) -> Result<Vec<Entry>, String> {
         Entry::new("lib/libproxy.so", What::Link(soname)),
         Entry::new("lib/libproxy.a", What::Copy(libraries.archive.clone())),
         Entry::new("lib/libnrt.so.1", What::Copy(libraries.reverse.clone())),
+        Entry::new("bin/proxytop", What::Copy(tool)),
         Entry::new(
             "include/proxy.h",
             What::Copy(root.join("proxy-ffi/include/proxy.h")),
