@@ -29,12 +29,30 @@ pub(super) enum Vote {
     Failed(Elsewhere),
 }
 
+/// A vote, the generation it is on, and how the generation before failed here, which a vote may overtake before it is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Ballot {
+    /// 0 = there was no vote.
+    pub(super) generation: u32,
+    pub(super) vote: Vote,
+    pub(super) before: Option<Elsewhere>,
+}
+
+impl Ballot {
+    /// Before the first vote.
+    pub(super) const NONE: Self = Self {
+        generation: 0,
+        vote: Vote::Arrived(0),
+        before: None,
+    };
+}
+
 /// The words of one channel.
 #[derive(Debug, Default)]
 pub(super) struct Channel {
     /// Somebody has its seat.
     taken: AtomicBool,
-    /// Generation, and 0 or the number of the failure.
+    /// Generation; 0 or the number of the failure; above it, that of the generation before.
     vote: AtomicU64,
     /// Execution ids, of even and of odd generations.
     exec: [AtomicU64; 2],
@@ -43,6 +61,9 @@ pub(super) struct Channel {
     /// The machine that is waited for, from 1; 0 = none is known.
     awaits: AtomicU32,
 }
+
+/// Bits of one failure's number in a vote.
+const FAILURE: u32 = 8;
 
 const PASSED: u32 = 1;
 const FAILED: u32 = 0x100;
@@ -80,7 +101,14 @@ impl Channel {
 
     /// Worker: votes on a generation, the next one or the same once more.
     pub(super) fn cast(&self, generation: u32, vote: Vote) {
-        let low = match vote {
+        // Relaxed: only the worker writes it.
+        let (last, low) = unpacked(self.vote.load(Ordering::Relaxed));
+        let before = if last == generation {
+            low >> FAILURE
+        } else {
+            low & 0xFF
+        };
+        let now = match vote {
             Vote::Arrived(exec) => {
                 // Release pairs with the acquire in `vote`: who reads an id of a later generation sees the vote that came before it.
                 self.exec[place(generation)].store(exec, Ordering::Release);
@@ -89,23 +117,29 @@ impl Channel {
             Vote::Failed(why) => why.number(),
         };
         // Release pairs with the acquire in `vote`: who sees it sees the execution id.
+        let low = now | before << FAILURE;
         self.vote.store(packed(generation, low), Ordering::Release);
     }
 
-    /// Thread: the last vote and its generation; generation 0 = there was none.
-    pub(super) fn vote(&self) -> (u32, Vote) {
+    /// Thread: the last vote.
+    pub(super) fn vote(&self) -> Ballot {
         loop {
             // Acquire pairs with the release in `cast`, here and below.
             let word = self.vote.load(Ordering::Acquire);
             let (generation, low) = unpacked(word);
-            if let Some(why) = Elsewhere::from_number(low) {
-                return (generation, Vote::Failed(why));
+            let ballot = |vote| Ballot {
+                generation,
+                vote,
+                before: Elsewhere::from_number(low >> FAILURE),
+            };
+            if let Some(why) = Elsewhere::from_number(low & 0xFF) {
+                return ballot(Vote::Failed(why));
             }
             // Acquire pairs with the release of the id in `cast`.
             let exec = self.exec[place(generation)].load(Ordering::Acquire);
             // Acquire as above. An id of two generations later was stored after a vote that is seen now.
             if self.vote.load(Ordering::Acquire) == word {
-                return (generation, Vote::Arrived(exec));
+                return ballot(Vote::Arrived(exec));
             }
         }
     }

@@ -75,15 +75,17 @@ impl Desk {
 mod tests {
     use proxy_core::phone::barrier::Elsewhere;
 
-    use super::super::channel::{Channel, Vote};
+    use super::super::channel::{Ballot, Channel, Vote};
 
     #[test]
     fn votes_and_verdicts_come_back_as_they_were() {
         let channel = Channel::default();
-        assert_eq!(channel.vote(), (0, Vote::Arrived(0)));
+        assert_eq!(channel.vote(), Ballot::NONE);
         for generation in [1, 2, u32::MAX] {
             channel.cast(generation, Vote::Arrived(u64::MAX));
-            assert_eq!(channel.vote(), (generation, Vote::Arrived(u64::MAX)));
+            let arrived = Vote::Arrived(u64::MAX);
+            let seen = channel.vote();
+            assert_eq!((seen.generation, seen.vote), (generation, arrived));
             assert_eq!(channel.outcome(generation), None);
             let outcomes = Elsewhere::ALL.map(|why| Err((255, why)));
             for outcome in outcomes.into_iter().chain([Ok(())]) {
@@ -92,13 +94,29 @@ mod tests {
                 assert_eq!(channel.outcome(generation.wrapping_add(2)), None);
             }
             channel.cast(generation, Vote::Failed(Elsewhere::TimedOut));
-            assert_eq!(
-                channel.vote(),
-                (generation, Vote::Failed(Elsewhere::TimedOut))
-            );
+            let failed = Vote::Failed(Elsewhere::TimedOut);
+            let seen = channel.vote();
+            assert_eq!((seen.generation, seen.vote), (generation, failed));
         }
         channel.decide(u32::MAX - 1, Err((0, Elsewhere::Gone)));
         assert_eq!(channel.outcome(u32::MAX), Some(Ok(())), "two at a time");
+    }
+
+    #[test]
+    fn a_vote_keeps_why_the_generation_before_failed() {
+        let channel = Channel::default();
+        let (late, gone) = (Elsewhere::TimedOut, Elsewhere::Gone);
+        channel.cast(1, Vote::Arrived(1));
+        channel.cast(1, Vote::Failed(late));
+        assert_eq!(channel.vote().before, None);
+        channel.cast(2, Vote::Arrived(2));
+        assert_eq!(channel.vote().before, Some(late));
+        channel.cast(2, Vote::Failed(gone));
+        assert_eq!(channel.vote().before, Some(late));
+        channel.cast(3, Vote::Arrived(3));
+        assert_eq!(channel.vote().before, Some(gone));
+        channel.cast(4, Vote::Arrived(4));
+        assert_eq!(channel.vote().before, None);
     }
 
     #[test]

@@ -2,12 +2,15 @@
 //!
 //! ```text
 //!   bytes  0 magic | 4 sender's machine | 6 what | 7 entries | 8 patience in us | 12 machines | 14 channels | 16 entries ...
-//!   entry  0 channel | 2 kind | 3 cause or machine | 4 generation | 8 execution id | 16 set of machines or cause
+//!   entry  0 channel | 2 kind | 3 cause or machine | 4 generation | 8 execution id | 16 set of machines, or cause: of a
+//!          verdict, and beside a vote that of the generation before
 //! ```
 //!
 //! All numbers are little-endian. Whatever comes is checked before it is believed.
 
 use proxy_core::phone::barrier::{Elsewhere, RankSet};
+
+use super::channel::Vote;
 
 /// Entries of a frame; what does not fit goes with the next one.
 pub(super) const ENTRIES: usize = 8;
@@ -15,8 +18,8 @@ const HEAD: usize = 16;
 const ENTRY: usize = 32;
 /// Bytes of every frame.
 pub(super) const FRAME: usize = HEAD + ENTRIES * ENTRY;
-/// Names the protocol and its version: "BPL" 1.
-const MAGIC: u32 = u32::from_le_bytes(*b"BPL\x01");
+/// Names the protocol and its version: "BPL" 2.
+const MAGIC: u32 = u32::from_le_bytes(*b"BPL\x02");
 
 /// What a frame is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,10 +35,8 @@ pub(super) enum What {
 /// One fact about one generation of one channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fact {
-    /// The sender's machine has arrived, for this execution.
-    Arrived(u64),
-    /// The sender's machine has failed.
-    Failed(Elsewhere),
+    /// The sender's machine has arrived or failed, and how the generation before has failed there.
+    Voted(Vote, Option<Elsewhere>),
     /// Machine 0: all have arrived.
     Passed,
     /// Machine 0: this machine has failed, and so all have.
@@ -151,8 +152,13 @@ impl Frame {
 impl Entry {
     fn encode(&self, place: &mut [u8]) {
         let (kind, small, exec, set) = match self.fact {
-            Fact::Arrived(exec) => (1, 0, exec, [0; 4]),
-            Fact::Failed(why) => (2, why.number() as u8, 0, [0; 4]),
+            Fact::Voted(vote, before) => {
+                let set = [before.map_or(0, Elsewhere::number), 0, 0, 0];
+                match vote {
+                    Vote::Arrived(exec) => (1, 0, exec, set),
+                    Vote::Failed(why) => (2, why.number() as u8, 0, set),
+                }
+            }
             Fact::Passed => (3, 0, 0, [0; 4]),
             Fact::Verdict(machine, why) => (4, machine, 0, [why.number(), 0, 0, 0]),
             Fact::Waiting(machines) => (5, 0, 0, machines.words()),
@@ -170,8 +176,14 @@ impl Entry {
         let (channel, small) = (half(place, 0), place[3]);
         let set = std::array::from_fn(|index| word(place, 16 + 4 * index));
         let fact = match place[2] {
-            1 => Fact::Arrived(u64::from_le_bytes(get(place, 8))),
-            2 => Fact::Failed(Elsewhere::from_number(small.into())?),
+            1 => Fact::Voted(
+                Vote::Arrived(u64::from_le_bytes(get(place, 8))),
+                Elsewhere::from_number(set[0]),
+            ),
+            2 => Fact::Voted(
+                Vote::Failed(Elsewhere::from_number(small.into())?),
+                Elsewhere::from_number(set[0]),
+            ),
             3 => Fact::Passed,
             4 if u16::from(small) < machines => {
                 Fact::Verdict(small, Elsewhere::from_number(set[0])?)
@@ -195,8 +207,8 @@ mod tests {
 
     fn frame() -> Frame {
         let facts = [
-            Fact::Arrived(u64::MAX - 1),
-            Fact::Failed(Elsewhere::Cancelled),
+            Fact::Voted(Vote::Arrived(u64::MAX - 1), Some(Elsewhere::TimedOut)),
+            Fact::Voted(Vote::Failed(Elsewhere::Cancelled), None),
             Fact::Passed,
             Fact::Verdict(127, Elsewhere::OtherExecution),
             Fact::Waiting(RankSet::default().with(1).with(127)),

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use proxy_core::phone::barrier::{Elsewhere, RankSet};
 
-use super::channel::{Outcome, Vote};
+use super::channel::{Ballot, Outcome, Vote};
 use super::desk::Desk;
 use super::frame::{ENTRIES, Entry, Fact};
 
@@ -17,28 +17,42 @@ fn is_after(a: u32, b: u32) -> bool {
     a.wrapping_sub(b).cast_signed() > 0
 }
 
+impl Ballot {
+    /// How a generation that is not decided has failed on this machine, as far as its last vote tells.
+    fn failure_of(&self, generation: u32) -> Option<Elsewhere> {
+        match self.vote {
+            Vote::Failed(why) if self.generation == generation => Some(why),
+            _ if self.generation == generation.wrapping_add(1) => {
+                // It has gone on without a verdict, so it has failed; who gives up says why.
+                Some(self.before.unwrap_or(Elsewhere::Cancelled))
+            }
+            // Two votes were overtaken: who goes on so fast has given up.
+            _ if is_after(self.generation, generation) => Some(Elsewhere::Cancelled),
+            _ => None,
+        }
+    }
+}
+
 /// One channel on machine 0.
 #[derive(Debug)]
 struct Ledger {
     /// The last generation that was decided.
     decided: u32,
-    /// Every machine's last vote, and the generation it was on.
-    votes: Vec<(u32, Vote)>,
+    /// Every machine's last vote.
+    votes: Vec<Ballot>,
 }
 
 impl Ledger {
     fn new(machines: u16) -> Self {
         Self {
             decided: 0,
-            votes: vec![(0, Vote::Arrived(0)); machines.into()],
+            votes: vec![Ballot::NONE; machines.into()],
         }
     }
 
     /// Machines and their votes.
-    fn votes(&self) -> impl Iterator<Item = (u8, u32, Vote)> + Clone {
-        (0..)
-            .zip(&self.votes)
-            .map(|(machine, (generation, vote))| (machine, *generation, *vote))
+    fn votes(&self) -> impl Iterator<Item = (u8, Ballot)> + Clone {
+        (0..).zip(self.votes.iter().copied())
     }
 
     /// How the next generation has ended, if that can be said; `gone` = machines that cannot vote any more.
@@ -46,23 +60,20 @@ impl Ledger {
         let next = self.decided.wrapping_add(1);
         let votes = || {
             self.votes()
-                .filter(|(machine, ..)| !gone.has((*machine).into()))
+                .filter(|(machine, _)| !gone.has((*machine).into()))
         };
-        if votes().any(|(_, generation, _)| is_after(self.decided, generation)) {
+        if votes().any(|(_, ballot)| is_after(self.decided, ballot.generation)) {
             return None;
         }
-        let failed = votes().find_map(|(machine, generation, vote)| match vote {
-            // Why it failed there was overtaken. Who goes on at once gave up, most times: a deadline is the others', too.
-            _ if is_after(generation, next) => Some((machine, Elsewhere::Cancelled)),
-            Vote::Failed(Elsewhere::Missing) if generation == next => Some(self.missed_by(machine)),
-            Vote::Failed(why) if generation == next => Some((machine, why)),
-            _ => None,
+        let failed = votes().find_map(|(machine, ballot)| match ballot.failure_of(next)? {
+            Elsewhere::Missing => Some(self.missed_by(machine)),
+            why => Some((machine, why)),
         });
         if let Some(failed) = failed {
             return Some(Err(failed));
         }
-        let mut arrived = votes().filter_map(|(machine, generation, vote)| match vote {
-            Vote::Arrived(exec) if generation == next => Some((machine, exec)),
+        let mut arrived = votes().filter_map(|(machine, ballot)| match ballot.vote {
+            Vote::Arrived(exec) if ballot.generation == next => Some((machine, exec)),
             _ => None,
         });
         let (_, exec) = arrived.next()?;
@@ -88,14 +99,13 @@ impl Ledger {
     fn missing(&self) -> RankSet {
         let late = self
             .votes()
-            .filter(|(_, generation, _)| !is_after(*generation, self.decided));
-        late.map(|(machine, ..)| machine.into()).collect()
+            .filter(|(_, ballot)| !is_after(ballot.generation, self.decided));
+        late.map(|(machine, _)| machine.into()).collect()
     }
 
     /// Whether machine 0 itself has arrived, and waits.
     fn is_open(&self) -> bool {
-        let (generation, _) = self.votes[0];
-        is_after(generation, self.decided)
+        is_after(self.votes[0].generation, self.decided)
     }
 }
 
@@ -127,15 +137,18 @@ impl Root {
 
     /// Notes a machine's vote. True = it was news.
     pub(super) fn hear(&mut self, machine: u16, entry: &Entry) -> bool {
-        let vote = match entry.fact {
-            Fact::Arrived(exec) => Vote::Arrived(exec),
-            Fact::Failed(why) => Vote::Failed(why),
-            _ => return false,
+        let Fact::Voted(vote, before) = entry.fact else {
+            return false;
         };
-        self.note(machine, entry.channel, (entry.generation, vote))
+        let ballot = Ballot {
+            generation: entry.generation,
+            vote,
+            before,
+        };
+        self.note(machine, entry.channel, ballot)
     }
 
-    fn note(&mut self, machine: u16, channel: u16, new: (u32, Vote)) -> bool {
+    fn note(&mut self, machine: u16, channel: u16, new: Ballot) -> bool {
         let ledger = self.ledgers.get_mut(usize::from(channel));
         let Some(vote) = ledger.and_then(|ledger| ledger.votes.get_mut(usize::from(machine)))
         else {
@@ -201,14 +214,14 @@ impl Root {
 pub(super) struct Leaf {
     machine: u16,
     /// The votes that machine 0 was told.
-    told: Vec<(u32, Vote)>,
+    told: Vec<Ballot>,
 }
 
 impl Leaf {
     pub(super) fn new(machine: u16, channels: u16) -> Self {
         Self {
             machine,
-            told: vec![(0, Vote::Arrived(0)); channels.into()],
+            told: vec![Ballot::NONE; channels.into()],
         }
     }
 
@@ -229,7 +242,7 @@ impl Leaf {
                     let only = others.first().filter(|_| others.len() == 1);
                     channel.set_awaited(only.and_then(|machine| u8::try_from(machine).ok()));
                 }
-                Fact::Arrived(_) | Fact::Failed(_) => {}
+                Fact::Voted(..) => {}
             }
         }
     }
@@ -238,21 +251,18 @@ impl Leaf {
     pub(super) fn news(&mut self, desk: &Desk) -> Vec<Entry> {
         let mut entries = Vec::new();
         for ((index, channel), told) in (0..).zip(&desk.channels).zip(&mut self.told) {
-            let (generation, vote) = channel.vote();
-            if *told == (generation, vote) {
+            let ballot = channel.vote();
+            if *told == ballot {
                 continue;
             }
             if entries.len() == ENTRIES {
                 break;
             }
-            *told = (generation, vote);
+            *told = ballot;
             entries.push(Entry {
                 channel: index,
-                generation,
-                fact: match vote {
-                    Vote::Arrived(exec) => Fact::Arrived(exec),
-                    Vote::Failed(why) => Fact::Failed(why),
-                },
+                generation: ballot.generation,
+                fact: Fact::Voted(ballot.vote, ballot.before),
             });
         }
         entries

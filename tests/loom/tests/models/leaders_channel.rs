@@ -5,7 +5,7 @@ use rt::{Arc, Ordering};
 use proxy_core::phone::barrier::Elsewhere;
 use proxy_loom::rt;
 
-use channel::{Channel, Outcome, Vote};
+use channel::{Ballot, Channel, Outcome, Vote};
 #[cfg(not(loom))]
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 #[cfg(loom)]
@@ -93,16 +93,21 @@ fn votes() {
         rt::spawn(move || {
             let mut last = 0;
             for _ in 0..2 {
-                let (generation, vote) = channel.vote();
+                let Ballot {
+                    generation,
+                    vote,
+                    before,
+                } = channel.vote();
                 assert!(generation >= last, "{generation} after {last}");
                 assert_eq!(vote, cast(generation));
+                assert_eq!(before, (generation == 3).then_some(Elsewhere::Cancelled));
                 last = generation;
             }
         })
     };
     rt::join(worker);
     rt::join(thread);
-    assert_eq!(channel.vote(), (3, cast(3)));
+    assert_eq!(channel.vote().vote, cast(3));
 }
 
 #[test]
@@ -150,7 +155,7 @@ fn rounds() {
         rt::spawn(move || {
             let (channel, here, there) = &*shared;
             for generation in 1..=2 {
-                while channel.vote() != (generation, Vote::Arrived(9)) {
+                while channel.vote().generation != generation {
                     rt::yield_now();
                 }
                 // Relaxed: as above.

@@ -1,7 +1,7 @@
 //! One rank: it joins the others, runs every size and tells the launcher what came out.
 //!
 //! It has two threads, this one, which enqueues and waits, and the simulated device; and the driver's worker, which it may share with
-//! other ranks of its [process](process). Whatever fails, the rank says so, in one message, and nothing is torn down while
+//! other ranks of its [process]. Whatever fails, the rank says so, in one message, and nothing is torn down while
 //! library or device may be stuck.
 
 mod barrier;

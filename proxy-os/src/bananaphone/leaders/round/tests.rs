@@ -125,6 +125,20 @@ fn h20_a_machine_that_waited_too_long_is_not_blamed_for_one_that_never_came() {
 }
 
 #[test]
+fn why_a_machine_failed_is_told_also_when_it_went_on_before_it_was_heard() {
+    let mut world = World::new(3, 1);
+    for machine in [0, 2] {
+        world.cast(machine, 1, Vote::Arrived(1));
+        world.exchange();
+    }
+    world.cast(1, 1, Vote::Failed(Elsewhere::TimedOut));
+    world.cast(1, 2, Vote::Arrived(2));
+    world.exchange();
+    let late = Some(Err((1, Elsewhere::TimedOut)));
+    assert_eq!(world.outcomes(1), [late; 3]);
+}
+
+#[test]
 fn a_machine_that_went_on_or_is_gone_fails_what_is_open() {
     let mut world = World::new(3, 1);
     world.cast(1, 1, Vote::Arrived(1));
@@ -181,7 +195,11 @@ fn generations_wrap() {
     let mut world = World::new(2, 1);
     let last = u32::MAX - 2;
     world.root.ledgers[0].decided = last;
-    world.root.ledgers[0].votes = vec![(last, Vote::Arrived(0)); 2];
+    let before = Ballot {
+        generation: last,
+        ..Ballot::NONE
+    };
+    world.root.ledgers[0].votes = vec![before; 2];
     for generation in [u32::MAX - 1, u32::MAX, 0, 1] {
         (0..2).for_each(|machine| world.cast(machine, generation, Vote::Arrived(5)));
         world.exchange();
