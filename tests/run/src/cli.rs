@@ -202,7 +202,6 @@ fn check(cli: Cli) -> Result<(Job, Output), clap::Error> {
         timeout: cli.timeout.unwrap_or(TIMEOUT),
         library: cli.library,
         fault: cli.fault,
-        progress: false,
     };
     let output = Output {
         stats: cli.stats,

@@ -57,9 +57,10 @@ pub(crate) struct Job {
     pub(crate) library: PathBuf,
     /// A rank that misbehaves.
     pub(crate) fault: Option<Fault>,
-    /// Rank 0 tells of each iteration.
-    pub(crate) progress: bool,
 }
+
+/// What a busy machine may add to a deadline.
+const SILENCE: Duration = Duration::from_secs(5);
 
 impl Job {
     /// Iterations of each size, the warm-up included.
@@ -81,6 +82,13 @@ impl Job {
         let (elements, ranks) = (self.count(bytes), self.layout.ranks as u64);
         let summands = elements.saturating_mul(ranks).saturating_mul(ranks);
         Duration::from_nanos(summands.saturating_mul(SUMMAND_NANOS))
+    }
+
+    /// How long nothing may be heard from any rank before something is wrong with all of them: an execution, its check, and what a busy
+    /// machine adds.
+    pub(crate) fn silence(&self) -> Duration {
+        let largest = self.sizes.iter().max().unwrap_or(0);
+        self.deadline() + self.checking(largest) + SILENCE
     }
 
     /// What must be the same on all ranks for their collectives to fit together, as `rank` has it.

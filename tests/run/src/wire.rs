@@ -35,7 +35,7 @@ pub(crate) enum Message {
     Ready,
     /// It has met all others.
     Joined,
-    /// It begins with that iteration, counted from 1. Rank 0 only, and only when asked for progress.
+    /// It begins with that iteration, counted from 1. Rank 0 only, now and then: for the progress line, and as a sign of life.
     Iteration(u32),
     /// A size is through.
     Size(SizeResult),

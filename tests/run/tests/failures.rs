@@ -197,6 +197,32 @@ fn a_stopped_rank_is_named_when_the_others_give_up() {
 
 /// Also where expected results are computed between two sizes.
 #[test]
+fn a_run_whose_ranks_are_all_stopped_ends_all_the_same() {
+    // Of ranks that are threads of one process, the process is that of the first.
+    for (options, processes) in [("", 2), ("--ranks-per-process 2", 1)] {
+        let running = start(&format!(
+            "allr -r 2 -b 4 -e 4mb -f 2 -n 100000 --timeout 2 {options}"
+        ));
+        // All are there before the first is stopped: the others are started when it is ready.
+        let all: Vec<i32> = (0..processes)
+            .map(|rank| running.wait_for_rank(rank))
+            .collect();
+        for process in all {
+            signal(process, libc::SIGSTOP);
+        }
+        let outcome = running.finish();
+        // Before they have met it is another message.
+        let told = [
+            "error: nothing was heard from any rank for 7 s",
+            "error: after 2 s these ranks have not met the others: 0, 1",
+        ];
+        assert_eq!(outcome.code(), 1, "{outcome:?}");
+        let found = told.iter().any(|told| outcome.stderr.contains(told));
+        assert!(found, "{outcome:?}");
+    }
+}
+
+#[test]
 fn a_stopped_rank_is_named_when_results_are_checked() {
     let running = endless("-c random --timeout 2");
     signal(running.rank(3), libc::SIGSTOP);

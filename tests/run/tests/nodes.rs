@@ -168,6 +168,19 @@ fn a_launcher_that_ends_takes_the_others_with_it() {
 }
 
 #[test]
+fn a_launcher_that_is_stopped_is_not_waited_for_without_end() {
+    let mut launchers = launchers("allr -r 2 --nodes 2 -b 4 -e 8 -f 2 -n 3000 --timeout 2", 2);
+    launchers[0].first_row();
+    let stopped = launchers.remove(1);
+    signal(stopped.pid(), libc::SIGSTOP);
+    let outcome = launchers.remove(0).finish();
+    let told = "error: nothing was heard from the launchers of the other nodes for 7 s";
+    outcome.assert(1, &[told]);
+    signal(stopped.pid(), libc::SIGKILL);
+    stopped.finish();
+}
+
+#[test]
 fn a_killed_rank_is_named_on_all_nodes() {
     let launchers = endless("--timeout 60");
     signal(launchers[1].rank(3), libc::SIGKILL);

@@ -61,7 +61,6 @@ fn run(
     let nodes = place.map_or(0..job.layout.nodes, |place| place.node..place.node + 1);
     memory::check(&job, &nodes)?;
     job.barrier &= !*settings.disable_execution_barrier();
-    job.progress = screen.is_interactive();
     let wanted = [libc::SIGINT, libc::SIGTERM, libc::SIGCHLD];
     let mut signals =
         Signals::take(&wanted).map_err(|error| format!("cannot take over signals: {error}"))?;

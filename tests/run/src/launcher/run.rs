@@ -45,6 +45,8 @@ pub(super) struct Run<'a> {
     ranks: Vec<Heard>,
     verdict: Verdict,
     since: Instant,
+    /// When something last came from a rank or another node.
+    heard: Instant,
     /// The rows so far.
     pub(super) rows: Vec<Row>,
 }
@@ -78,6 +80,7 @@ impl<'a> Run<'a> {
             ranks: ranks.collect(),
             verdict: Verdict::default(),
             since: Instant::now(),
+            heard: Instant::now(),
             rows: Vec::new(),
         }
     }
@@ -92,7 +95,11 @@ impl<'a> Run<'a> {
 
     fn listen(&mut self) -> Result<End, String> {
         loop {
-            self.wait(self.verdict.grace().or(self.time_to_join()?))?;
+            let left = match self.time_to_join()? {
+                None => self.time_to_hear()?,
+                left => left,
+            };
+            self.wait(self.verdict.grace().or(left))?;
             while let Some(signal) = self.signals.next() {
                 if signal != libc::SIGCHLD {
                     return Ok(End::Signalled(signal));
@@ -130,6 +137,24 @@ impl<'a> Run<'a> {
         Ok(Some(left))
     }
 
+    /// Time left for anybody to say something once all have met. Each rank has its own deadline and says so when it has passed; this is for
+    /// when nobody can any more, because all are stopped, say, or the other nodes are.
+    fn time_to_hear(&self) -> Result<Option<Duration>, String> {
+        let limit = self.start.job.silence();
+        let left = limit.saturating_sub(self.heard.elapsed());
+        if left.is_zero() && self.verdict.grace().is_none() {
+            let who = match self.crew.all_ended() {
+                true => "the launchers of the other nodes",
+                false => "any rank",
+            };
+            return Err(format!(
+                "nothing was heard from {who} for {} s",
+                limit.as_secs()
+            ));
+        }
+        Ok(Some(left))
+    }
+
     fn wait(&self, timeout: Option<Duration>) -> Result<(), String> {
         let others = self.door.iter().flat_map(|door| door.fds());
         let fds = self.crew.fds().chain(others).chain([self.signals.fd()]);
@@ -140,6 +165,7 @@ impl<'a> Run<'a> {
     /// Takes in everything that has come from ranks and other nodes.
     fn hear(&mut self) -> Result<(), String> {
         for report in self.crew.hear(self.screen)? {
+            self.heard = Instant::now();
             self.take(report);
         }
         let others = self
@@ -147,6 +173,7 @@ impl<'a> Run<'a> {
             .as_mut()
             .map_or_else(Vec::new, |door| door.reports());
         for (ranks, report) in others {
+            self.heard = Instant::now();
             match report {
                 Report::Ended => self.over += 1,
                 Report::Gone(text) => self.verdict.process(&ranks, Cause::Lost(text)),

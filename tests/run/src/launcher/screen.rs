@@ -20,11 +20,6 @@ impl Screen {
         }
     }
 
-    /// Whether progress is shown.
-    pub(super) const fn is_interactive(&self) -> bool {
-        self.interactive
-    }
-
     /// A line of the table. The error is that of standard output.
     pub(super) fn line(&mut self, text: &str) -> io::Result<()> {
         self.erase();

@@ -154,10 +154,12 @@ impl Follower {
                 layout.ranks
             ))
             .map_err(|error| format!("cannot write: {error}"))?;
+        // The other ranks end within an execution's deadline of these, or fail.
+        let patience = start.job.silence();
         let mut crew = Crew::new(start, node..node + 1, output.debug);
         let ended = crew
             .begin(screen)
-            .and_then(|()| watch(&mut crew, link, signals, screen));
+            .and_then(|()| watch(&mut crew, link, signals, screen, patience));
         crew.end();
         let gone = match &ended {
             Err(text) => format!("node {node}: {text}"),
@@ -170,17 +172,19 @@ impl Follower {
     }
 }
 
-/// Passes on what comes from the ranks, until the head says that it is over.
+/// Passes on what comes from the ranks, until the head says that it is over; `patience` = how long it may take to, once all have ended
+/// here.
 fn watch(
     crew: &mut Crew<'_>,
     link: &mut Link,
     signals: &mut Signals,
     screen: &mut Screen,
+    patience: Duration,
 ) -> Result<Over, String> {
-    let (mut ended, mut failed) = (false, None);
+    let (mut ended, mut failed) = (None, None);
     loop {
         let fds: Vec<_> = crew.fds().collect();
-        let orders = match hear_also(link, &fds, failed, signals)? {
+        let orders = match hear_also(link, &fds, failed.or(ended), signals)? {
             Ok(orders) => orders,
             Err(signal) => return Ok(Over::Signalled(signal)),
         };
@@ -201,11 +205,13 @@ fn watch(
         if failed.is_some_and(|until| until <= Instant::now()) {
             return Err("a rank failed here, and node 0 does not say that it is over".to_owned());
         }
-        if crew.ready
-            && crew.all_ended()
-            && failed.is_none()
-            && !std::mem::replace(&mut ended, true)
-        {
+        if ended.is_some_and(|until| until <= Instant::now()) {
+            return Err(
+                "all ranks here have ended, and node 0 does not say that it is over".to_owned(),
+            );
+        }
+        if crew.ready && crew.all_ended() && failed.is_none() && ended.is_none() {
+            ended = Some(Instant::now() + patience);
             send(link, &Report::Ended)?;
         }
     }
