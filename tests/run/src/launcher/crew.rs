@@ -23,8 +23,10 @@ pub(super) struct Crew<'a> {
     pub(super) ready: bool,
     /// Ranks that are through.
     finished: HashSet<u32>,
-    /// Warnings shown so far.
+    /// Warnings so far.
     warnings: HashSet<String>,
+    /// Those that are not shown yet. What a failure brings with it, such as the deaths of those that end because of it, never is.
+    held: Vec<String>,
 }
 
 impl<'a> Crew<'a> {
@@ -38,6 +40,7 @@ impl<'a> Crew<'a> {
             ready: false,
             finished: HashSet::new(),
             warnings: HashSet::new(),
+            held: Vec::new(),
         }
     }
 
@@ -98,8 +101,11 @@ impl<'a> Crew<'a> {
         for line in process.complaints() {
             // A warning of the driver that all ranks share is shown once.
             let warning = line.starts_with("proxy WARN") && self.warnings.insert(line.clone());
-            if self.debug || warning {
-                screen.note(&format!("{}: {line}", name(&ranks)));
+            let line = format!("{}: {line}", name(&ranks));
+            if self.debug {
+                screen.note(&line);
+            } else if warning {
+                self.held.push(line);
             }
         }
         for message in process.messages() {
@@ -121,6 +127,11 @@ impl<'a> Crew<'a> {
             let status = status.into_raw();
             reports.push(Report::Died { ranks, status });
         }
+    }
+
+    /// Shows the driver's warnings that have come so far. Called when the run has got further since, so that they are no failure's.
+    pub(super) fn show_warnings(&mut self, screen: &mut Screen) {
+        self.held.drain(..).for_each(|line| screen.note(&line));
     }
 
     /// Whether all that have been started have ended.

@@ -111,6 +111,7 @@ impl<'a> Run<'a> {
                 return Ok(End::Failed(failure));
             }
             if self.crew.ready && self.all_ended() && self.verdict.grace().is_none() {
+                self.crew.show_warnings(self.screen);
                 return Ok(End::Done);
             }
         }
@@ -232,6 +233,7 @@ impl<'a> Run<'a> {
                 .filter_map(|heard| heard.results.pop_front())
                 .collect();
             let row = Row::new(job, &self.output.stats, &results);
+            self.crew.show_warnings(self.screen);
             let line = self.table.row(job, &row);
             let head = self.rows.is_empty().then(|| self.table.head());
             for line in head.into_iter().chain([line]) {

@@ -190,6 +190,9 @@ fn watch(
         };
         for order in orders {
             if let Order::End { code, message } = order {
+                if code == 0 {
+                    crew.show_warnings(screen);
+                }
                 return Ok(Over::Told { code, message });
             }
         }
