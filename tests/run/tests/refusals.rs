@@ -5,7 +5,7 @@ mod common;
 use std::net::TcpListener;
 use std::process::Command;
 
-use common::{command, compile, run, start_command};
+use common::{Running, command, compile, free_port, run, start_command};
 
 #[test]
 fn a_size_beyond_the_machines_memory_is_refused_before_anything_starts() {
@@ -116,6 +116,24 @@ fn a_library_of_another_version_is_told_once() {
         1,
         "{outcome:?}"
     );
+}
+
+/// However close together they start: the second must not come between the first one's look at the port and its rank 0.
+#[test]
+fn of_two_runs_at_one_port_one_works_and_the_other_is_told() {
+    for _ in 0..3 {
+        let address = format!("127.0.0.1:{}", free_port());
+        let start = || {
+            let mut command = command("allr -r 2 -b 4 -e 4 -n 200 -c random");
+            command.env("NEURON_RT_ROOT_COMM_ID", &address);
+            start_command(command)
+        };
+        let mut outcomes = [start(), start()].map(Running::finish);
+        outcomes.sort_by_key(|outcome| outcome.code());
+        outcomes[0].assert_checked("the first", &[4]);
+        let told = format!("NEURON_RT_ROOT_COMM_ID is {address}, but port ");
+        outcomes[1].assert(1, &[&told, "is in use"]);
+    }
 }
 
 #[test]

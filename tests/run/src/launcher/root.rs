@@ -2,6 +2,8 @@
 
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 use proxy_os::Settings;
 
@@ -15,7 +17,21 @@ pub(super) struct Root {
     /// As the library takes it.
     pub(super) address: String,
     /// Kept until the run is over.
-    _reserved: Option<ReservedPort>,
+    _held: Held,
+}
+
+/// What keeps others from the port.
+#[derive(Debug)]
+enum Held {
+    Reserved(#[expect(dead_code, reason = "held, not used")] ReservedPort),
+    Claimed(#[expect(dead_code, reason = "held, not used")] UnixDatagram),
+}
+
+/// Keeps other runs of this machine from a port between now and when rank 0 listens there: a name that is in no file system and goes
+/// with this process. Ranks of two runs at one port would take each other for their own.
+fn claim(port: u16) -> io::Result<UnixDatagram> {
+    let name = SocketAddr::from_abstract_name(format!("proxy-run/root/{port}"))?;
+    UnixDatagram::bind_addr(&name)
 }
 
 impl Root {
@@ -27,14 +43,15 @@ impl Root {
                 .map_err(|error| format!("cannot find a free port on {own}: {error}"))?;
             return Ok(Self {
                 address: port.address.to_string(),
-                _reserved: Some(port),
+                _held: Held::Reserved(port),
             });
         };
         let address = given.to_string();
-        match TcpListener::bind(&address) {
-            Ok(_) => Ok(Self {
+        let claimed = claim(given.port);
+        match claimed.and_then(|claimed| TcpListener::bind(&address).map(|_| claimed)) {
+            Ok(claimed) => Ok(Self {
                 address,
-                _reserved: None,
+                _held: Held::Claimed(claimed),
             }),
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => Err(format!(
                 "{VARIABLE} is {address}, but port {} is in use; accepted: a free port, or the variable unset to have one chosen",
