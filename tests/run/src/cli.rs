@@ -23,10 +23,11 @@ const MOST_ITERATIONS: u32 = 1_000_000;
 /// to sit and wait for.
 const TIMEOUT: u64 = 30;
 /// Longest deadline in seconds: a day.
-pub(crate) const MOST_TIMEOUT: u64 = 86_400;
+const MOST_TIMEOUT: u32 = 86_400;
 
 #[derive(Debug, Parser)]
 #[command(
+    allow_negative_numbers = true,
     bin_name = "cargo xtask run",
     about = "Runs a collective over N ranks, through driver, library and simulated devices, and prints its speed.",
     after_help = "Sizes take the binary suffixes kb, mb and gb. GB/s are 10^9 bytes per second.\n\
@@ -36,6 +37,7 @@ pub(crate) const MOST_TIMEOUT: u64 = 86_400;
 struct Cli {
     /// allr (all_reduce), allg (all_gather), redsct (reduce_scatter), alltoall, sendrecv or permute; or bus or barrier, which
     /// measure the host bus alone and have their own --help
+    #[arg(value_parser = op)]
     op: Op,
     /// Number of ranks, 2 to 64
     #[arg(short = 'r', long = "nworkers", value_name = "N", value_parser = ranks)]
@@ -106,14 +108,14 @@ struct Cli {
     #[arg(long, value_name = "PATH", default_value = "libnccom.so")]
     library: PathBuf,
     /// Streams of each collective, 1 to 4
-    #[arg(long, value_name = "COUNT", default_value = "1", value_parser = clap::value_parser!(u8).range(1..=4))]
-    streams: u8,
+    #[arg(long, value_name = "COUNT", default_value = "1", value_parser = streams)]
+    streams: u32,
     /// Basic blocks of each stream, 1 to 3
-    #[arg(long, value_name = "COUNT", default_value = "1", value_parser = clap::value_parser!(u8).range(1..=3))]
-    blocks: u8,
+    #[arg(long, value_name = "COUNT", default_value = "1", value_parser = blocks)]
+    blocks: u32,
     /// Whether a send may complete before the wire has it, 0 or 1 [default: NEURON_RT_DBG_EARLY_COMPLETION, or 1]
-    #[arg(long, value_name = "SWITCH", value_parser = clap::value_parser!(u8).range(0..=1))]
-    early_completion: Option<u8>,
+    #[arg(long, value_name = "SWITCH", value_parser = switch)]
+    early_completion: Option<u32>,
     /// Sense of the device's start words
     #[arg(
         long,
@@ -126,8 +128,8 @@ struct Cli {
     #[arg(long)]
     no_barrier: bool,
     /// Deadline of one execution in seconds [default: NEURON_RT_EXEC_TIMEOUT, or 30]
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=MOST_TIMEOUT))]
-    timeout: Option<u64>,
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    timeout: Option<u32>,
     /// Let a rank misbehave, to see what is reported: RANK:wrong, RANK:hang, RANK:exit, RANK:signature or
     /// RANK:execution
     #[arg(long, value_name = "RANK:KIND")]
@@ -194,12 +196,12 @@ fn check(cli: Cli) -> Result<(Job, Output), clap::Error> {
         warmup: cli.warmup_iters,
         check: cli.check,
         seed: cli.seed.unwrap_or_else(seed_of_time),
-        streams: cli.streams.into(),
-        blocks: cli.blocks.into(),
+        streams: cli.streams as usize,
+        blocks: cli.blocks as usize,
         early_completion: cli.early_completion.map(|switch| switch == 1),
         polarity: cli.polarity,
         barrier: !cli.no_barrier,
-        timeout: cli.timeout.unwrap_or(TIMEOUT),
+        timeout: cli.timeout.map_or(TIMEOUT, u64::from),
         library: cli.library,
         fault: cli.fault,
     };
@@ -278,6 +280,29 @@ fn within(text: &str, range: std::ops::RangeInclusive<u32>) -> Result<u32, Strin
     number
         .filter(|number| range.contains(number))
         .ok_or_else(|| format!("accepted: {} to {}", range.start(), range.end()))
+}
+
+/// An op; what else can stand in its place is a verb of its own.
+fn op(text: &str) -> Result<Op, String> {
+    text.parse()
+        .map_err(|error| format!("{error}, or bus or barrier"))
+}
+
+fn streams(text: &str) -> Result<u32, String> {
+    within(text, 1..=4)
+}
+
+fn blocks(text: &str) -> Result<u32, String> {
+    within(text, 1..=3)
+}
+
+fn switch(text: &str) -> Result<u32, String> {
+    within(text, 0..=1)
+}
+
+/// A deadline in seconds.
+pub(crate) fn seconds(text: &str) -> Result<u32, String> {
+    within(text, 1..=MOST_TIMEOUT)
 }
 
 /// A number of ranks.
@@ -363,8 +388,8 @@ mod tests {
             ("allr -r 2 -d fp64", &["fp64", "uint8 int8"]),
             ("allr -r 2 -c zeros", &["zeros", "random", "all_ones"]),
             ("allr -r 2 -n 0", &["'0'", "accepted: 1 to"]),
-            ("allr -r 2 --streams 5", &["5", "1..=4"]),
-            ("allr -r 2 --blocks 0", &["0", "1..=3"]),
+            ("allr -r 2 --streams 5", &["5", "1 to 4"]),
+            ("allr -r 2 --blocks 0", &["0", "1 to 3"]),
             (
                 "allr -r 2 --polarity up",
                 &["up", "specification", "header"],

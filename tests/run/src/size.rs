@@ -102,11 +102,12 @@ impl Sizes {
                 "-b/--minbytes is {min}, which is above -e/--maxbytes {max}; accepted: -b up to -e (default of both: 32MB)"
             ));
         }
-        whole("-b/--minbytes", min, element, dtype)?;
+        whole("-b/--minbytes", min, element, dtype, 0)?;
+        whole("-e/--maxbytes", max, element, dtype, 0)?;
         let step = match (factor, add) {
             (Some(factor), _) => Step::Multiply(factor),
             (None, Some(add)) => {
-                whole("-i/--stepbytes", add, element, dtype)?;
+                whole("-i/--stepbytes", add, element, dtype, element)?;
                 if add.0 == 0 && min < max {
                     return Err(format!(
                         "-i/--stepbytes is 0, accepted: {element} or a multiple of it"
@@ -157,11 +158,12 @@ impl fmt::Display for Sizes {
     }
 }
 
-fn whole(option: &str, size: Bytes, element: u64, dtype: &str) -> Result<(), String> {
+/// `least` = the smallest size that the option takes.
+fn whole(option: &str, size: Bytes, element: u64, dtype: &str, least: u64) -> Result<(), String> {
     if size.0.is_multiple_of(element) {
         return Ok(());
     }
-    let below = size.0 - size.0 % element;
+    let below = (size.0 - size.0 % element).max(least);
     Err(format!(
         "{option} is {} bytes, which is not a whole number of {dtype} elements; accepted: multiples of {element}, such as \
          {below} or {}",
@@ -265,6 +267,16 @@ mod tests {
             sizes(8, 4, None, None)
                 .unwrap_err()
                 .contains("-b/--minbytes is 8, which is above -e/--maxbytes 4")
+        );
+        assert!(
+            sizes(0, 10, None, Some(2))
+                .unwrap_err()
+                .contains("-e/--maxbytes is 10 bytes")
+        );
+        assert!(
+            sizes(0, 8, Some(3), None)
+                .unwrap_err()
+                .contains("such as 4 or 8")
         );
         assert!(
             sizes(0, 8, Some(6), None)

@@ -89,7 +89,7 @@ fn a_library_that_is_not_there_is_told_once() {
     outcome.assert(
         1,
         &[
-            "error: cannot open the collectives library",
+            "error: --library /nonexistent/libnccom.so: cannot open the collectives library",
             "\"/nonexistent/libnccom.so\"",
             "LD_LIBRARY_PATH",
         ],

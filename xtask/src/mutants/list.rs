@@ -92,8 +92,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "relax although something moved",
         "driver.rs",
-        "tick.next = if tick.moved > 0 || drained > 0 {",
-        "tick.next = if drained > 0 {",
+        "tick.next = if tick.moved > 0 || drained > 0 || aborted > 0 {",
+        "tick.next = if drained > 0 || aborted > 0 {",
     ),
     mutant(
         "finish not counted: the context stays busy",

@@ -48,8 +48,8 @@ struct Options {
     #[arg(short = 'w', long, value_name = "COUNT", default_value = "100", value_parser = cli::warmup)]
     warmup_iters: u32,
     /// Deadline of each wait in seconds
-    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = clap::value_parser!(u64).range(1..=cli::MOST_TIMEOUT))]
-    timeout: u64,
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = cli::seconds)]
+    timeout: u32,
     /// Taken as by the other verbs, and not used: the bus needs no library
     #[arg(long, value_name = "PATH", hide = true)]
     library: Option<std::path::PathBuf>,
@@ -112,7 +112,7 @@ fn measure(subject: Subject, options: &Options) -> Result<(), String> {
         ranks: u16::try_from(options.ranks).map_err(|error| error.to_string())?,
         iters: options.iters,
         warmup: options.warmup_iters,
-        timeout: options.timeout,
+        timeout: options.timeout.into(),
         launcher: std::process::id(),
     };
     let ended = ranks::run(&start)?;

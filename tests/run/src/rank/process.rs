@@ -110,7 +110,9 @@ impl Process<'_> {
 /// Settings and library, which are the same for all ranks.
 fn prepare(start: &Start) -> Result<Process<'_>, Failure> {
     let settings = settings(&start.job)?;
-    let library = proxy_os::nccom::shared(start.job.library.as_os_str()).map_err(Failure::own)?;
+    let named = &start.job.library;
+    let library = proxy_os::nccom::shared(named.as_os_str())
+        .map_err(|error| Failure::own(format!("--library {}: {error}", named.display())))?;
     Ok(Process {
         start,
         settings,
