@@ -22,7 +22,7 @@ const TEN_SECONDS: Duration = Duration::from_secs(10);
 
 /// The library raises semaphores through this export of the program; the reference keeps the linker from dropping it.
 #[used]
-static REVERSE_EDGE: unsafe extern "C" fn(*mut u32, u32) = proxy_ffi::nec_inc_semaphore;
+static REVERSE_EDGE: unsafe extern "C" fn(*mut u32, u32) = enc_proxy::nec_inc_semaphore;
 
 fn main() -> ExitCode {
     match embed() {

@@ -40,7 +40,7 @@ fn compile_everywhere(file: &str) {
 
 #[test]
 fn the_header_compiles_alone_in_every_language() {
-    compile_everywhere("include/proxy.h");
+    compile_everywhere("include/enc_proxy.h");
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn h75_every_size_alignment_and_offset_is_what_the_header_promises() {
 
 #[test]
 fn h75_every_struct_of_the_header_is_checked() {
-    let header = std::fs::read_to_string(package("include/proxy.h")).expect("the header");
+    let header = std::fs::read_to_string(package("include/enc_proxy.h")).expect("the header");
     let checks = std::fs::read_to_string(package("tests/c/layout.c")).expect("the checks");
     let mut name = None;
     let mut fields = 0;

@@ -66,7 +66,8 @@ fn h73_an_exception_of_the_library_ends_the_process_as_the_header_says() {
     let text = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.signal(), Some(ABORTED), "{text}");
     assert!(text.contains("cannot catch foreign exceptions"), "{text}");
-    let header = std::fs::read_to_string(common::package("include/proxy.h")).expect("the header");
+    let header =
+        std::fs::read_to_string(common::package("include/enc_proxy.h")).expect("the header");
     assert!(header.contains("must not throw"));
 }
 

@@ -22,7 +22,7 @@ fn python(arguments: &[&str]) -> Option<Command> {
     let mut python = command(Path::new("python3"));
     python.arg(package("examples/c/6_dump.py"));
     python
-        .arg(library_folder().join("libproxy_ffi.so"))
+        .arg(library_folder().join("libenc_proxy.so"))
         .arg(library)
         .args(arguments);
     Some(python)

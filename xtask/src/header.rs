@@ -11,7 +11,7 @@ use cbindgen::{Builder, Config, DocumentationStyle, Language, Style};
 use crate::workspace::Workspace;
 
 /// The header, relative to the workspace.
-const HEADER: &str = "proxy-ffi/include/proxy.h";
+const HEADER: &str = "proxy-ffi/include/enc_proxy.h";
 
 /// The sources, in order.
 const SOURCES: [&str; 16] = [
@@ -75,7 +75,7 @@ fn config() -> Config {
     Config {
         language: Language::C,
         header: Some(PREAMBLE.to_owned()),
-        include_guard: Some("PROXY_H".to_owned()),
+        include_guard: Some("ENC_PROXY_H".to_owned()),
         cpp_compat: true,
         no_includes: true,
         sys_includes: ["stdbool.h", "stddef.h", "stdint.h"]

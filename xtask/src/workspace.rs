@@ -31,6 +31,8 @@ pub(crate) struct Workspace {
 pub(crate) struct Package {
     /// Its name in `Cargo.toml`.
     pub(crate) name: String,
+    /// The name of its library in code, or what that would be.
+    pub(crate) crate_name: String,
     /// Its `Cargo.toml`, relative to the workspace where it lies inside.
     pub(crate) manifest: String,
     /// The names of all it depends on, whatever the kind (normal, dev, build) or target.
@@ -153,6 +155,7 @@ fn members(metadata: &Value, root: &std::path::Path) -> Result<Vec<Package>, Str
         let manifest = manifest.strip_prefix(root).unwrap_or(&manifest);
         found.push(Package {
             name: text(&package["name"]),
+            crate_name: crate_name(package),
             manifest: manifest.display().to_string(),
             dependencies: list(&package["dependencies"])
                 .map(|dependency| text(&dependency["name"]))
@@ -160,6 +163,14 @@ fn members(metadata: &Value, root: &std::path::Path) -> Result<Vec<Package>, Str
         });
     }
     Ok(found)
+}
+
+/// The name of a package's library in code; cargo makes it of the package's name where the manifest gives none.
+fn crate_name(package: &Value) -> String {
+    let is_library =
+        |target: &&Value| list(&target["kind"]).any(|kind| kind == "lib" || kind == "rlib");
+    let library = list(&package["targets"]).find(is_library);
+    text(&library.unwrap_or(package)["name"]).replace('-', "_")
 }
 
 /// Picks the artifacts out of cargo's messages, one JSON object a line.

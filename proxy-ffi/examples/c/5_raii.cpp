@@ -4,7 +4,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "proxy.h"
+#include "enc_proxy.h"
 
 namespace {
 

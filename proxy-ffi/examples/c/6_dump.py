@@ -1,4 +1,4 @@
-"""Drives a collective of one rank and prints the dump, with ctypes alone.  6_dump.py <libproxy_ffi.so> <libnccom.so> [stuck]
+"""Drives a collective of one rank and prints the dump, with ctypes alone.  6_dump.py <libenc_proxy.so> <libnccom.so> [stuck]
 
 ctypes gives the interpreter lock up during a call, so other threads go on while one waits. A wait is cut into slices, because the
 interpreter acts on Ctrl-C between two calls only.

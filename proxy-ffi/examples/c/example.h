@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "proxy.h"
+#include "enc_proxy.h"
 
 /* Ends the program with the reason when a call does not succeed. */
 #define MUST(call) must((call), #call)

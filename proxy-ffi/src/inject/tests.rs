@@ -249,7 +249,7 @@ const WITHOUT_STATUS: [&str; 3] = [
 
 /// The names of the functions that the header declares.
 fn declared() -> BTreeSet<&'static str> {
-    let header = include_str!("../../include/proxy.h");
+    let header = include_str!("../../include/enc_proxy.h");
     let before_parenthesis = header
         .split_inclusive('(')
         .filter_map(|part| part.strip_suffix('('));

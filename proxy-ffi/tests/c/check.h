@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "proxy.h"
+#include "enc_proxy.h"
 
 #define EXPECT(call, wanted) expect((call), (wanted), #call, __LINE__)
 static inline void expect(NRT_STATUS got, NRT_STATUS wanted, const char *call, int line)

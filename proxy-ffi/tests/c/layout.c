@@ -1,5 +1,5 @@
 /* Sizes, alignments and offsets of every public struct, checked by the compiler; compiles as C99, C11, C++11 and C++20. */
-#include "proxy.h"
+#include "enc_proxy.h"
 
 #define CHECK(name, condition) typedef char check_##name[(condition) ? 1 : -1]
 #define SIZE(type, bytes) CHECK(size_##type, sizeof(type) == (bytes))

@@ -17,12 +17,12 @@ pub(crate) fn package(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-/// The folder of `libproxy_ffi.so`: cargo builds it beside the tests.
+/// The folder of `libenc_proxy.so`: cargo builds it beside the tests.
 pub(crate) fn library_folder() -> PathBuf {
     let program = std::env::current_exe().expect("the path of this program");
     let folder = program.parent().expect("a folder").to_owned();
     assert!(
-        folder.join("libproxy_ffi.so").exists(),
+        folder.join("libenc_proxy.so").exists(),
         "no library in {}",
         folder.display()
     );
@@ -85,7 +85,7 @@ impl Scratch {
         command
             .arg("-L")
             .arg(library_folder())
-            .args(["-lproxy_ffi", "-ldl", "-o"])
+            .args(["-lenc_proxy", "-ldl", "-o"])
             .arg(&program);
         succeed(&mut command);
         program

@@ -11,20 +11,20 @@ use std::mem::MaybeUninit;
 use std::ptr::{null, null_mut};
 use std::sync::atomic::AtomicU32;
 
-use proxy_ffi::abort::*;
-use proxy_ffi::barrier::*;
-use proxy_ffi::bus::*;
-use proxy_ffi::comm::*;
-use proxy_ffi::context::*;
-use proxy_ffi::dump::*;
-use proxy_ffi::fifo::*;
-use proxy_ffi::group::*;
-use proxy_ffi::library::*;
-use proxy_ffi::members::*;
-use proxy_ffi::settings::*;
-use proxy_ffi::status::*;
-use proxy_ffi::task::*;
-use proxy_ffi::version::*;
+use enc_proxy::abort::*;
+use enc_proxy::barrier::*;
+use enc_proxy::bus::*;
+use enc_proxy::comm::*;
+use enc_proxy::context::*;
+use enc_proxy::dump::*;
+use enc_proxy::fifo::*;
+use enc_proxy::group::*;
+use enc_proxy::library::*;
+use enc_proxy::members::*;
+use enc_proxy::settings::*;
+use enc_proxy::status::*;
+use enc_proxy::task::*;
+use enc_proxy::version::*;
 
 /// Calls of one input at most.
 const CALLS: usize = 200;

@@ -5,7 +5,7 @@
  */
 #define _POSIX_C_SOURCE 200809L
 #include <fcntl.h>
-#include <proxy.h>
+#include <enc_proxy.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -15,11 +15,11 @@ fn a_plain_compiler_links_the_shared_library() {
     }
     let scratch = Scratch::new();
     // `eval`: the flags name a folder with a blank, which pkg-config writes as a shell reads it.
-    let script = format!(r#"eval "{COMPILE} $(pkg-config --cflags --libs proxy)""#);
+    let script = format!(r#"eval "{COMPILE} $(pkg-config --cflags --libs enc_proxy)""#);
     succeed(&mut scratch.shell(&prefix, &script));
     let consumer = scratch.path("all_reduce");
     let needed = succeed(&mut scratch.shell(&prefix, "LC_ALL=C readelf -d all_reduce"));
-    assert!(needed.contains("[libproxy.so.0]"), "{needed}");
+    assert!(needed.contains("[libenc_proxy.so.0]"), "{needed}");
     scratch.reduces(&mut program(&consumer, Some(&prefix.join("lib"))), &library);
 }
 
@@ -32,10 +32,10 @@ fn a_plain_compiler_links_the_static_library() {
         return;
     }
     let scratch = Scratch::new();
-    let libs = "$(pkg-config --static --cflags --libs proxy | sed 's/-lproxy /-l:libproxy.a /')";
+    let libs = "$(pkg-config --static --cflags --libs enc_proxy | sed 's/-lenc_proxy /-l:libenc_proxy.a /')";
     succeed(&mut scratch.shell(&prefix, &format!(r#"eval "{COMPILE} {libs}""#)));
     let needed = succeed(&mut scratch.shell(&prefix, "LC_ALL=C readelf -d all_reduce"));
-    assert!(!needed.contains("libproxy"), "{needed}");
+    assert!(!needed.contains("libenc_proxy"), "{needed}");
     scratch.reduces(&mut program(&scratch.path("all_reduce"), None), &library);
 }
 
@@ -49,7 +49,7 @@ fn cmake_links_either_library() {
     }
     let scratch = Scratch::new();
     succeed(&mut scratch.shell(&prefix, "cmake -S . -B build && cmake --build build"));
-    for name in ["build/all_reduce_proxy", "build/all_reduce_static"] {
+    for name in ["build/all_reduce_enc_proxy", "build/all_reduce_static"] {
         scratch.reduces(&mut program(&scratch.path(name), None), &library);
     }
 }

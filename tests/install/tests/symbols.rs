@@ -44,9 +44,9 @@ fn the_installed_libraries_export_what_is_listed_and_nothing_else() {
     let Some(prefix) = given("PROXY_PREFIX") else {
         return;
     };
-    let shared = exported(&prefix.join("lib/libproxy.so"));
+    let shared = exported(&prefix.join("lib/libenc_proxy.so"));
     assert!(shared.len() >= 50, "{shared:?}");
-    assert_eq!(shared, versioned("libproxy.map", "PROXY_0"));
+    assert_eq!(shared, versioned("libenc_proxy.map", "ENC_PROXY_0"));
     let reverse = exported(&prefix.join("lib/libnrt.so.1"));
     assert_eq!(reverse, versioned("libnrt.map", "NRT_2.0.0"));
     let dynamic = succeed(
@@ -66,15 +66,15 @@ fn the_library_that_cargo_makes_exports_the_same_names() {
     let (Some(_), Some(library)) = (given("PROXY_PREFIX"), given("PROXY_NCCOM_LIB")) else {
         return;
     };
-    let library = library.with_file_name("libproxy_ffi.so");
-    assert_eq!(exported(&library), listed("libproxy.map"));
+    let library = library.with_file_name("libenc_proxy.so");
+    assert_eq!(exported(&library), listed("libenc_proxy.map"));
 }
 
 #[test]
 fn the_header_declares_what_is_listed() {
-    let header = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../proxy-ffi/include/proxy.h");
+    let header = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../proxy-ffi/include/enc_proxy.h");
     let header = fs::read_to_string(header).expect("the header");
-    for name in listed("libproxy.map") {
+    for name in listed("libenc_proxy.map") {
         assert!(
             header.contains(&format!("{name}(")),
             "{name} is not declared"
@@ -84,7 +84,7 @@ fn the_header_declares_what_is_listed() {
 
 #[test]
 fn the_reverse_edge_is_what_the_shared_library_has() {
-    let (all, reverse) = (listed("libproxy.map"), listed("libnrt.map"));
+    let (all, reverse) = (listed("libenc_proxy.map"), listed("libnrt.map"));
     assert!(
         !reverse.is_empty() && reverse.is_subset(&all),
         "{reverse:?}"
@@ -148,8 +148,8 @@ fn a_library_that_needs_libnrt_by_version_loads_and_reduces() {
     let compile = r#"cc -std=c11 -o all_reduce all_reduce.c -I"$PREFIX/include""#;
     // With the project in a library, and in the program, where it exports nothing.
     for link in [
-        r#"-L"$PREFIX/lib" -lproxy"#,
-        r#""$PREFIX/lib/libproxy.a" -lgcc_s -lpthread -lm -ldl"#,
+        r#"-L"$PREFIX/lib" -lenc_proxy"#,
+        r#""$PREFIX/lib/libenc_proxy.a" -lgcc_s -lpthread -lm -ldl"#,
     ] {
         succeed(&mut scratch.shell(&prefix, &format!("{compile} {link}")));
         let consumer = scratch.path("all_reduce");

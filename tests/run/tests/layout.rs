@@ -138,7 +138,10 @@ fn a_rank_that_goes_wrong_inside_a_process_is_named() {
 #[test]
 fn what_is_wrong_with_the_library_is_told_once_for_a_process_of_all_ranks() {
     let outcome = run("allr -r 4 --ranks-per-process 4 --library /nonexistent/libnccom.so");
-    outcome.assert(1, &["error: --library /nonexistent/libnccom.so: cannot open the collectives library"]);
+    outcome.assert(
+        1,
+        &["error: --library /nonexistent/libnccom.so: cannot open the collectives library"],
+    );
     one_error(&outcome);
 }
 

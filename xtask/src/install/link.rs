@@ -9,8 +9,8 @@ use super::{MAJOR, SOURCES, VERSION};
 use crate::child;
 use crate::workspace::Workspace;
 
-/// The linker's lists of exports: of `libproxy.so`, and of `libnrt.so.1`.
-pub(super) const EXPORTS: [&str; 2] = ["libproxy.map", "libnrt.map"];
+/// The linker's lists of exports: of `libenc_proxy.so`, and of `libnrt.so.1`.
+pub(super) const EXPORTS: [&str; 2] = ["libenc_proxy.map", "libnrt.map"];
 
 /// The libraries of the system that the static library takes something of.
 pub(super) const SYSTEM: [&str; 7] = [
@@ -45,7 +45,7 @@ pub(super) fn tool(workspace: &Workspace, profile: &str) -> Result<PathBuf, Stri
 
 /// The name that programs linked with the shared library ask for.
 pub(super) fn soname() -> String {
-    format!("libproxy.so.{MAJOR}")
+    format!("libenc_proxy.so.{MAJOR}")
 }
 
 /// Builds the static library with a profile of cargo, and the shared ones from it.
@@ -56,12 +56,12 @@ pub(super) fn libraries(workspace: &Workspace, profile: &str) -> Result<Librarie
     let artifacts = workspace.build_quietly(&args, "the libraries for C")?;
     let archive = artifacts
         .iter()
-        .filter(|artifact| artifact.target == "proxy_ffi")
+        .filter(|artifact| artifact.target == "enc_proxy")
         .find_map(|artifact| artifact.file("a").cloned())
-        .ok_or("the build made no library `libproxy_ffi.a`")?;
+        .ok_or("the build made no library `libenc_proxy.a`")?;
     let folder = workspace.target.join("install").join(profile);
     fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    let shared = folder.join(format!("libproxy.so.{VERSION}"));
+    let shared = folder.join(format!("libenc_proxy.so.{VERSION}"));
     let reverse = folder.join("libnrt.so.1");
     link_shared(&workspace.root, &archive, &shared)?;
     link_reverse(&workspace.root, &shared, &reverse)?;

@@ -2,11 +2,11 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `include/proxy.h` | the header |
-//! | `lib/libproxy.a`, `lib/libproxy.so.VERSION` with its two links | the libraries |
+//! | `include/enc_proxy.h` | the header |
+//! | `lib/libenc_proxy.a`, `lib/libenc_proxy.so.VERSION` with its two links | the libraries |
 //! | `lib/libnrt.so.1` | the reverse edge, for a collective library that was linked against that name |
 //! | `bin/proxytop` | looks into processes that use the driver |
-//! | `lib/pkgconfig/proxy.pc`, `lib/cmake/proxy/` | how to compile and link; found from where they lie, so a prefix can be moved |
+//! | `lib/pkgconfig/enc_proxy.pc`, `lib/cmake/enc_proxy/` | how to compile and link; found from where they lie, so a prefix can be moved |
 //!
 //! The shared libraries are linked here from the static one, because the versions of exports have to be given to the linker and
 //! cargo's own list of exports stands in the way of that.
@@ -56,23 +56,27 @@ pub(crate) fn install(
 
 /// What is installed. The files that make the rest visible to builds are last.
 fn entries(root: &Path, libraries: &Libraries, tool: PathBuf) -> Result<Vec<Entry>, String> {
-    let full = format!("lib/libproxy.so.{VERSION}");
-    let name = format!("libproxy.so.{VERSION}");
+    let full = format!("lib/libenc_proxy.so.{VERSION}");
+    let name = format!("libenc_proxy.so.{VERSION}");
     let soname = link::soname();
     Ok(vec![
         Entry::new(full, What::Copy(libraries.shared.clone())),
         Entry::new(format!("lib/{soname}"), What::Link(name)),
-        Entry::new("lib/libproxy.so", What::Link(soname)),
-        Entry::new("lib/libproxy.a", What::Copy(libraries.archive.clone())),
+        Entry::new("lib/libenc_proxy.so", What::Link(soname)),
+        Entry::new("lib/libenc_proxy.a", What::Copy(libraries.archive.clone())),
         Entry::new("lib/libnrt.so.1", What::Copy(libraries.reverse.clone())),
         Entry::new("bin/proxytop", What::Copy(tool)),
         Entry::new(
-            "include/proxy.h",
-            What::Copy(root.join("proxy-ffi/include/proxy.h")),
+            "include/enc_proxy.h",
+            What::Copy(root.join("proxy-ffi/include/enc_proxy.h")),
         ),
-        filled(root, "proxy.pc", "lib/pkgconfig")?,
-        filled(root, "proxy-config.cmake", "lib/cmake/proxy")?,
-        filled(root, "proxy-config-version.cmake", "lib/cmake/proxy")?,
+        filled(root, "enc_proxy.pc", "lib/pkgconfig")?,
+        filled(root, "enc_proxy-config.cmake", "lib/cmake/enc_proxy")?,
+        filled(
+            root,
+            "enc_proxy-config-version.cmake",
+            "lib/cmake/enc_proxy",
+        )?,
     ])
 }
 

@@ -70,7 +70,7 @@ pub(super) fn names(tree: &Tree, report: &mut Report<'_>) {
             // A name that belongs to the project alone; `nccom`, say, is a module in other places.
             .filter(|used| used.name.starts_with("proxy-") && folder(used) != user)
             .filter(|used| !may_use(user, &used.name, folder(used)))
-            .map(|used| used.name.replace('-', "_"))
+            .map(|used| used.crate_name.clone())
             .collect();
         for file in tree.rust(&[&format!("{user}/")]) {
             report_names(file, user, &forbidden, report);
@@ -124,6 +124,8 @@ mod tests {
     fn package(name: &str, folder: &str, dependencies: &[&str]) -> Package {
         Package {
             name: name.to_owned(),
+            // One library has a name of its own.
+            crate_name: name.replace("proxy-ffi", "enc-proxy").replace('-', "_"),
             manifest: format!("{folder}/Cargo.toml"),
             dependencies: dependencies.iter().map(|&name| name.to_owned()).collect(),
         }
@@ -184,7 +186,8 @@ mod tests {
         let mut tree = tree(&[
             ("proxy-core/src/a.rs", "// proxy_os\nuse proxy_os::A;\n"),
             ("proxy-os/src/a.rs", "fn f() { proxy_kit::g() }\n"),
-            ("tests/kit/src/a.rs", "use proxy_ffi::A;\n"),
+            ("proxy-os/src/b.rs", "use enc_proxy::A;\n"),
+            ("tests/kit/src/a.rs", "use enc_proxy::A;\n"),
             ("xtask/src/a.rs", "use proxy_core::A;\n"),
         ]);
         tree.packages = packages();
@@ -193,6 +196,7 @@ mod tests {
             [
                 "proxy-core/src/a.rs:2",
                 "proxy-os/src/a.rs:1",
+                "proxy-os/src/b.rs:1",
                 "xtask/src/a.rs:1"
             ]
         );

@@ -15,8 +15,8 @@
  * - ENC_PROXY_FORKED: a forked child has none of the threads. It can exit, or exec; every call is an error at once.
  */
 
-#ifndef PROXY_H
-#define PROXY_H
+#ifndef ENC_PROXY_H
+#define ENC_PROXY_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -1503,4 +1503,4 @@ void nec_inc_semaphore(uint32_t *address,
 }  // extern "C"
 #endif  // __cplusplus
 
-#endif  /* PROXY_H */
+#endif  /* ENC_PROXY_H */
