@@ -1,4 +1,4 @@
-//! Structs that begin with their size, so that they can grow: an older caller's struct is shorter, a newer one's is longer.
+//! Structs that begin with their size, so that they can grow (H76): an older caller's struct is shorter, a newer one's is longer.
 //!
 //! | given | meaning |
 //! |---|---|

@@ -1,4 +1,6 @@
 //! The header by itself, and the layouts that it promises, under several compilers and languages.
+//!
+//! Requirements: H75.
 #![allow(
     clippy::disallowed_methods,
     reason = "compilers are started as processes"

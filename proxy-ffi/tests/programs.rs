@@ -1,4 +1,6 @@
 //! Programs of C and C++ against the shared library: misuse, and the examples, plain and under checkers.
+//!
+//! Requirements: H36, H73, H74.
 #![allow(
     clippy::disallowed_methods,
     reason = "programs are started as processes"

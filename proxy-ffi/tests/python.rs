@@ -1,4 +1,6 @@
 //! Python with ctypes alone: it drives a collective, other threads go on while it waits, and Ctrl-C ends a wait.
+//!
+//! Requirements: H77.
 #![allow(
     clippy::disallowed_methods,
     reason = "the interpreter is started as a process"

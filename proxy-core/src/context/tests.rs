@@ -1,4 +1,6 @@
 //! Packing, limits, and reuse of places.
+//!
+//! Requirements: H17.
 
 use super::*;
 

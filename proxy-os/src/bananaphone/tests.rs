@@ -1,4 +1,6 @@
 //! The rendezvous against hubs and ranks that are not what they should be. The other side is played by the test.
+//!
+//! Requirements: H58, H61, H67.
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};

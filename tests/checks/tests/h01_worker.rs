@@ -1,4 +1,6 @@
 //! What a worker costs and how it waits: full ranks, idle workers, yields, appends beside a slow library, real-time workers.
+//!
+//! Requirements: H01, H02, H03, H06, H08, H19, H79.
 #![allow(
     unsafe_code,
     reason = "thread CPU clocks and scheduling classes are C calls"

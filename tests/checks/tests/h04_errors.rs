@@ -1,4 +1,6 @@
 //! The chain from enqueue to consumer over the scripted library: order of seam calls, errors, statuses, release.
+//!
+//! Requirements: H04, H05, H09, H11, H12, H13, H36.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

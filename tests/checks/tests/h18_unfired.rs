@@ -1,4 +1,6 @@
 //! A task that waits for its device says for which stream, where the word is, what it holds, and for how long.
+//!
+//! Requirements: H18.
 #![allow(unsafe_code, reason = "words of the device are named by address")]
 
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,4 +1,6 @@
 //! H19-H22: the bus's barrier, and the driver's barrier task over it.
+//!
+//! Requirements: H19, H20, H21, H22.
 #![allow(unsafe_code, reason = "start words are named by their address")]
 
 use std::sync::Arc;

@@ -1,4 +1,6 @@
 //! The execution barrier between machines: barrier tasks of the ranks of several buses, whose leaders exchange over sockets.
+//!
+//! Requirements: H20, H21, H71.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;

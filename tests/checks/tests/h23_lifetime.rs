@@ -1,4 +1,6 @@
 //! H23-H25: how long a library stays mapped, and who is called when it or the process ends.
+//!
+//! Requirements: H23, H24, H25.
 #![allow(unsafe_code, reason = "calls of the library and unloading are unsafe")]
 
 use std::io::Write;

@@ -1,4 +1,6 @@
 //! H26-H30: which file is loaded, what is checked, and what is said when it cannot be used.
+//!
+//! Requirements: H26, H27, H28, H29, H30.
 #![allow(unsafe_code, reason = "calls of the library are unsafe")]
 
 use std::os::unix::fs::symlink;

@@ -1,6 +1,8 @@
 //! H31-H33, H35: where a worker runs, what the kernel refuses, and what it is called.
 //!
 //! CPUs that no machine has stand for CPUs that a cpuset forbids: the kernel drops both in the same way.
+//!
+//! Requirements: H31, H32, H33, H35.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

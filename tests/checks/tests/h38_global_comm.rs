@@ -1,6 +1,8 @@
 //! The global communicator's setup and free: every step that fails undoes those before it, and says which it was.
 //!
 //! One test, as it counts the threads and groups of its process.
+//!
+//! Requirements: H38.
 
 use std::sync::Mutex;
 use std::time::Duration;

@@ -1,4 +1,6 @@
 //! Groups, shares and workers coming and going.
+//!
+//! Requirements: H38, H43, H45.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,6 @@
 //! Contexts that are refused, contexts that are freed, and a barrier that keeps its queue but not the library.
+//!
+//! Requirements: H36, H45.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

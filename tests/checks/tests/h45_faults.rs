@@ -1,4 +1,6 @@
 //! A kernel that refuses a worker something. In a program of its own: injected faults hit every thread of the process.
+//!
+//! Requirements: H45.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

@@ -1,4 +1,6 @@
 //! What a callback on the worker's own thread may do to its group, and how long the end of a stuck group takes.
+//!
+//! Requirements: H45.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -1,4 +1,6 @@
 //! H46-H51, H54: deadlines, early records, stalls and dumps, with workers that are idle, stuck, dead, and about to end.
+//!
+//! Requirements: H46, H47, H49, H50, H54.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};

@@ -1,4 +1,6 @@
 //! A forked child has a copy of its parent's bus; what the child does with it must not harm the parent.
+//!
+//! Requirements: H55.
 #![allow(unsafe_code, reason = "fork, waitpid and _exit are C calls")]
 
 use std::time::Instant;

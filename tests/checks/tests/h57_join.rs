@@ -1,6 +1,8 @@
 //! H57, H59, H60, H69-H71: how ranks meet, who is kept out, and how a death is noticed.
 //!
 //! Failures of system calls are injected for a whole process, so those tests do their part in a child.
+//!
+//! Requirements: H57, H59, H60, H69, H70, H71.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;

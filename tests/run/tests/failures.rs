@@ -1,4 +1,6 @@
 //! A run that is ended or goes wrong: one message that names the cause, the right exit code, and nothing left behind.
+//!
+//! Requirements: H30.
 
 mod common;
 

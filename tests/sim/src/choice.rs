@@ -24,6 +24,9 @@ pub struct Choices {
 
 impl Choices {
     /// All choices from a seed.
+    // Not inlined: rustc 1.95 takes two equal constant arguments of one function for one value, also after the first was moved away
+    // and changed (rust-lang/rust#155241), and would free the record twice.
+    #[inline(never)]
     #[must_use]
     pub const fn random(seed: u64) -> Self {
         Self {
@@ -35,6 +38,7 @@ impl Choices {
 
     /// These first, then 0 for ever.
     #[must_use]
+    #[inline(never)]
     pub const fn scripted(script: Vec<u32>) -> Self {
         Self {
             script,

@@ -1,4 +1,6 @@
 //! One verdict per generation, whoever has which opinion when.
+//!
+//! Requirements: H20, H21, H66.
 
 mod forgone;
 

@@ -1,4 +1,6 @@
 //! The map of a segment, and what is refused as one.
+//!
+//! Requirements: H66, H67.
 
 use std::string::ToString;
 

@@ -1,4 +1,6 @@
 //! Every state and event of the drawing, and what several sides make of one rank.
+//!
+//! Requirements: H66.
 
 use std::string::ToString;
 

@@ -1,4 +1,6 @@
 //! Messages keep their boundaries and their order, whoever reads how fast, and whatever dies or lies.
+//!
+//! Requirements: H56, H66, H72.
 #![expect(
     clippy::arithmetic_side_effects,
     reason = "a test that overflows fails"

@@ -1,4 +1,6 @@
 //! Every state and event of the drawing, and what holds along every path.
+//!
+//! Requirements: H04.
 
 use std::format;
 use std::string::String;

@@ -1,4 +1,6 @@
 //! Driver: full queues, yielding, errors, aborts.
+//!
+//! Requirements: H01, H02, H04, H05, H09.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

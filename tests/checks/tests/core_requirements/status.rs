@@ -1,4 +1,6 @@
 //! Status: which task, which answer, which text.
+//!
+//! Requirements: H11, H12, H13.
 
 use std::collections::BTreeSet;
 

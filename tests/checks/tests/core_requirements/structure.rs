@@ -1,4 +1,6 @@
 //! What holds by construction: nobody waits for a stopped producer, no lock spins for ever, no atomic is wider than a pointer.
+//!
+//! Requirements: H78, H79, H80.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,6 @@
 //! Device trigger: one fire, one start, for the oldest, and nothing else.
+//!
+//! Requirements: H14, H15, H17, H18.
 
 use proxy_core::trigger::{FiredBeforeArm, SENTINEL};
 use proxy_core::{

@@ -1,5 +1,7 @@
 //! Early ends: an order against append, sleep and the task's own end. No order is lost, every accepted task ends once, and a
 //! verdict and the worker's own end are told to exactly one consumer.
+//!
+//! Requirements: H38.
 
 use proxy_core::driver::Next;
 use proxy_core::{

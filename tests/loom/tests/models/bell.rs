@@ -1,5 +1,7 @@
 //! Doorbell: a producer and a closer against a worker that ticks, arms and sleeps. No wake-up is lost, every accepted task is
 //! drained, and a closed queue refuses.
+//!
+//! Requirements: H38.
 
 use proxy_core::driver::Next;
 use proxy_core::{Bell, Driver, EnqueueError, ExecId, Queue, Rank, Shut, Spec};

@@ -1,4 +1,6 @@
 //! Contexts: registered and retired beside enqueues that use them.
+//!
+//! Requirements: H10.
 
 use proxy_core::{
     ContextError, ContextId, Driver, EnqueueError, ExecId, Poll, Queue, Rank, Spec, Status,

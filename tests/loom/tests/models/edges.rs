@@ -1,4 +1,6 @@
 //! The list of edges: which model fails when one of them is relaxed, or why none can.
+//!
+//! Requirements: H81.
 
 use proxy_core::Edge;
 

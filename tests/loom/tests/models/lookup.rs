@@ -1,4 +1,6 @@
 //! The look-up by context and kind against the reuse of a slot: a field of the slot's next task is never taken for the last one's.
+//!
+//! Requirements: H11.
 
 use proxy_core::{Driver, ExecId, Poll, PollError, Queue, Rank, RunState, Spec, Status, TaskKind};
 use proxy_loom::host::{NoWords, plain};

@@ -1,4 +1,6 @@
 //! The bus's barrier: generations that follow each other, opinions that differ, and a rank that is slow to read what was found.
+//!
+//! Requirements: H21.
 
 use proxy_core::phone::barrier::{Gather, Participant, RankSet, Verdict};
 use proxy_loom::bus::Bus;

@@ -1,5 +1,7 @@
 //! The bus's rings: a producer against its readers, and against a reader whose cursor both of them move. Each reader gets its
 //! messages whole, once and in order.
+//!
+//! Requirements: H72.
 
 use proxy_core::phone::layout::Geometry;
 use proxy_core::phone::ring::{Producer, Reader, RecvError, SendError, To};

@@ -1,4 +1,6 @@
 //! The bus's signals: a sleeper against the changer of what it waits for. No wake-up is lost, also when the change is elsewhere.
+//!
+//! Requirements: H56.
 
 use proxy_core::phone::member::{Members, State};
 use proxy_core::phone::ring::{Producer, Reader, RecvError, To};

@@ -1,4 +1,6 @@
 //! Slots: two producers claim, the worker and a consumer give back. A slot never has two owners, a full rank says so at once.
+//!
+//! Requirements: H01.
 
 use proxy_core::port::Ports;
 use proxy_core::{

@@ -1,4 +1,6 @@
 //! Status: the worker reports, two consumers poll. One of them gets the code, whole, and whoever gets it may let go of everything.
+//!
+//! Requirements: H10.
 
 use proxy_core::{Driver, ExecId, Poll, PollError, Queue, Rank, RunState, Spec, Status};
 use proxy_loom::host::{Call, Host, NoWords, Word};

@@ -1,4 +1,6 @@
 //! Device trigger: arming, the device and the worker's gate.
+//!
+//! Requirements: H14, H15, H16.
 
 use proxy_core::trigger::{CONSUMED, SENTINEL};
 use proxy_core::{Arming, Driver, EnqueueError, ExecId, Queue, Rank, Spec, Status, TaskKind};

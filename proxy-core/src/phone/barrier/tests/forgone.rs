@@ -1,4 +1,6 @@
 //! Generations that a rank makes fail without having come to them: the others fail, and all are in step.
+//!
+//! Requirements: H21.
 
 use std::vec::Vec;
 

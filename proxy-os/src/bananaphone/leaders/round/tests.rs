@@ -1,4 +1,6 @@
 //! Every order of votes leads to the same verdicts on every machine, and what cannot pass fails.
+//!
+//! Requirements: H20.
 
 use super::*;
 
