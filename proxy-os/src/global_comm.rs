@@ -26,6 +26,9 @@ use crate::config::Settings;
 use crate::queue::{ProxyQueue, Release, ReleaseError};
 use crate::registry::{AcquireError, Group, Released};
 
+/// How long a free waits to learn who has just died: a look takes microseconds, and a machine may be busy.
+const LOOK: Duration = Duration::from_millis(100);
+
 /// Tag of the exchange's messages; the bus's users have the others.
 const TAG: u32 = crate::bananaphone::MAX_TAG;
 
@@ -119,6 +122,8 @@ pub struct Freed {
     /// How the exchange between machines was stopped, if there was one. After [`Stopped::Detached`] the communicator under its link must
     /// stay: leave it allocated, do not call `neuronFreeComm` on it.
     pub leaders: Option<Stopped>,
+    /// The ranks of the bus that had died by then, without whom it was freed.
+    pub dead: RankSet,
 }
 
 /// A communicator that could not be freed yet.
@@ -236,7 +241,7 @@ impl GlobalComm {
     }
 
     /// Frees (`enc_free_global_comm`): gives the share of the group up, stops the exchange, leaves the bus. Waits up to `within` for worker and
-    /// exchange together. Contexts of this rank must have been retired.
+    /// exchange together, and for no other rank: the result says which have died. Contexts of this rank must have been retired.
     ///
     /// # Errors
     /// [`NotFreed`], with the communicator: nothing else has been undone, and it can be called again.
@@ -248,8 +253,14 @@ impl GlobalComm {
         };
         let left = within.saturating_sub(since.elapsed());
         let leaders = self.leaders.take().map(|leaders| leaders.stop(left));
+        // A bus that cannot be read any more tells of nobody; it is left all the same.
+        let dead = self.bus.dead(LOOK).unwrap_or_default();
         self.bus.cleanup();
-        Ok(Freed { group, leaders })
+        Ok(Freed {
+            group,
+            leaders,
+            dead,
+        })
     }
 }
 

@@ -271,7 +271,7 @@ impl ProxyQueue {
     }
 
     /// Tells the worker to end and waits for nothing. Any thread.
-    fn close(&self, way: Release) {
+    pub(crate) fn close(&self, way: Release) {
         if way == Release::Abort {
             // Release pairs with the worker's acquire, so that it sees the order before or with the close.
             self.shared.abort.store(true, Ordering::Release);

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 
 use proxy_core::ladder::{Budget, Ladder, Wait};
 use proxy_core::port::{Change, Observer};
-use proxy_core::{Driver, Next, Shut, Status};
+use proxy_core::{Driver, Next, RunState, Shut, Status};
 
 use crate::config::Settings;
 use crate::dedicated::Dedicated;
@@ -67,16 +67,53 @@ pub(crate) fn spawn(
 fn run(shared: &Arc<Shared>, budget: Budget) {
     OWN.set(Arc::as_ptr(shared));
     shared.trace.adopt();
+    let _ending = Ending(shared);
     let mut driver = Box::new(WorkerDriver::new());
     let mut ports = WorkerPorts::new(Arc::clone(shared));
     let served = catch_unwind(AssertUnwindSafe(|| {
         serve(&mut driver, &mut ports, shared, budget)
     }));
     if let Err(payload) = served {
-        // The bell is our own: this thread is awake, and it is the last one to look.
-        let _ = shared.core.shut(Shut::Dead);
-        let ended = driver.fail_all(&shared.core, Status::WORKER_DIED, &mut Recording(shared));
-        shared.completion.announce();
+        let ended = die(&mut driver, ports, shared);
+        lament(shared, payload, ended);
+    }
+    write_chart(shared);
+}
+
+/// What has to happen at the end of the thread, also if a message to the embedder panics.
+struct Ending<'a>(&'a Shared);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.left.end();
+    }
+}
+
+/// After a panic: no append is taken any more, and every task ends. The library is told to stop what it was told to start, and barrier
+/// peers are told, as whoever sees a task's end may take back what they were lent. Returns how many tasks ended.
+///
+/// A port that panics once more is not called again. What was lent to the library is then kept for ever.
+fn die(driver: &mut WorkerDriver, mut ports: WorkerPorts, shared: &Shared) -> usize {
+    // The bell is our own: this thread is awake, and it is the last one to look.
+    let _ = shared.core.shut(Shut::Dead);
+    let tasks = shared.core.tasks();
+    let unfinished = tasks.filter(|task| task.state != RunState::Done).count();
+    let orderly = catch_unwind(AssertUnwindSafe(|| {
+        driver.abort_all(&shared.core, Status::WORKER_DIED, &mut ports);
+        ports.forget_retired();
+    }));
+    if let Err(payload) = orderly {
+        thread::forget(payload);
+        std::mem::forget(ports);
+        driver.fail_all(&shared.core, Status::WORKER_DIED, &mut Recording(shared));
+    }
+    shared.completion.announce();
+    unfinished
+}
+
+/// Says what the worker died of. Messages go to the embedder, whose code may panic in turn: nothing is left to be done after them.
+fn lament(shared: &Shared, payload: Box<dyn Any + Send>, ended: usize) {
+    let said = catch_unwind(AssertUnwindSafe(move || {
         diagnosis::leave_behind(format_args!("{}: the worker died", shared.gid));
         // The panic hook calls this thread unnamed: only threads of the standard library have a name there.
         log::error(format_args!(
@@ -85,9 +122,10 @@ fn run(shared: &Arc<Shared>, budget: Budget) {
             name(thread::gettid()),
             text(&*payload)
         ));
+    }));
+    if let Err(payload) = said {
+        thread::forget(payload);
     }
-    write_chart(shared);
-    shared.left.end();
 }
 
 /// Writes the chart that the histogram setting asks for.
@@ -118,7 +156,7 @@ fn text(payload: &(dyn Any + Send)) -> &str {
 /// Drives the queue until it is shut and empty.
 fn serve(driver: &mut WorkerDriver, ports: &mut WorkerPorts, shared: &Shared, budget: Budget) {
     let mut ladder = Ladder::new(budget);
-    let mut dropped = false;
+    let (mut dropped, mut sleepless) = (false, false);
     loop {
         ports.tick();
         let tick = driver.tick(&shared.core, ports);
@@ -150,7 +188,7 @@ fn serve(driver: &mut WorkerDriver, ports: &mut WorkerPorts, shared: &Shared, bu
             Wait::Run => {}
             Wait::Pause => thread::pause(),
             Wait::Yield => thread::sched_yield(),
-            Wait::Sleep => sleep(shared, &mut ladder),
+            Wait::Sleep => sleep(shared, &mut ladder, &mut sleepless),
         }
     }
 }
@@ -163,21 +201,25 @@ fn has_retired(shared: &Shared) -> bool {
         && shared.retired.swap(false, Ordering::Acquire)
 }
 
-/// Sleeps on the doorbell, if there is nothing to see first.
-fn sleep(shared: &Shared, ladder: &mut Ladder) {
+/// Sleeps on the doorbell, if there is nothing to see first. Whether the sleep failed is kept, so that a run of failures is one message.
+fn sleep(shared: &Shared, ladder: &mut Ladder, sleepless: &mut bool) {
     if !shared.core.arm_bell() {
         return;
     }
     shared.watch.asleep(true);
     shared.trace.note(|| What::Sleep);
-    if let Err(error) = shared.bell.wait(None) {
+    let slept = shared.bell.wait(None);
+    if let Err(error) = &slept {
         // Out of kernel memory, say: the worker keeps looking by itself instead of losing a wake-up.
-        log::error(format_args!(
-            "{}: the worker cannot sleep: {error}",
-            shared.gid
-        ));
+        if !*sleepless {
+            log::error(format_args!(
+                "{}: the worker cannot sleep, so it yields until it can: {error}",
+                shared.gid
+            ));
+        }
         thread::sched_yield();
     }
+    *sleepless = slept.is_err();
     shared.watch.asleep(false);
     shared.trace.note(|| What::Wake);
     ladder.woke();

@@ -426,6 +426,21 @@ impl Bus {
         })
     }
 
+    /// The ranks that died without hanging up, those of a moment ago included: the thread that watches gets `patience` to look again. Any
+    /// thread. What only other processes can see (another namespace's, a lost descriptor's end) comes when they have told.
+    ///
+    /// # Errors
+    /// A state cannot be.
+    pub fn dead(&self, patience: Duration) -> Result<RankSet, BusError> {
+        if fork::is_child() {
+            return Err(BusError::Forked);
+        }
+        self.home.watch.catch_up(patience);
+        let members = (0..).zip(self.members()?);
+        let dead = members.filter(|(_, (state, _))| *state == State::Dead);
+        Ok(dead.map(|(rank, _)| rank).collect())
+    }
+
     fn begin(&self, phase: Phase, within: Within, tag: Option<u32>) -> Result<Waiting, BusError> {
         match tag {
             _ if fork::is_child() => Err(BusError::Forked),

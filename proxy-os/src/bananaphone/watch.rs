@@ -10,7 +10,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use proxy_core::phone::barrier::RankSet;
@@ -97,6 +97,9 @@ struct Shared {
     failure: Mutex<Option<Failure>>,
     /// Counts what the thread has noticed.
     news: AtomicU32,
+    /// Looks that were asked for, and how many of them the thread has had.
+    looks: Mutex<(u64, u64)>,
+    looked: Condvar,
 }
 
 impl Watch {
@@ -109,6 +112,8 @@ impl Watch {
             arrivals: Mutex::default(),
             failure: Mutex::default(),
             news: AtomicU32::new(0),
+            looks: Mutex::default(),
+            looked: Condvar::new(),
         });
         let mut watcher = Watcher {
             shared: Arc::clone(&shared),
@@ -139,6 +144,17 @@ impl Watch {
     pub(super) fn failure(&self) -> Option<Failure> {
         let failure = self.shared.failure.lock();
         failure.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Returns when the member table has every death of before this call that this process can notice; after `patience` in any case.
+    pub(super) fn catch_up(&self, patience: Duration) {
+        let shared = &self.shared;
+        let mut looks = shared.looks.lock().unwrap_or_else(PoisonError::into_inner);
+        looks.0 += 1;
+        let asked = looks.0;
+        shared.bell.ring();
+        let waited = (shared.looked).wait_timeout_while(looks, patience, |looks| looks.1 < asked);
+        drop(waited);
     }
 
     /// Changes whenever this process has noticed a death: a hint to look at the member table, for those who poll often.
@@ -186,7 +202,10 @@ impl Watcher {
     fn run(&mut self) {
         // Acquire pairs with the release in `Watch::drop`.
         while !self.shared.stop.load(Ordering::Acquire) {
-            let news = match self.poll() {
+            // Whoever has asked by now is answered by a look that begins now.
+            let (asked, had) = *self.looks();
+            let wait = (asked != had).then_some(Duration::ZERO);
+            let news = match self.poll(wait) {
                 Ok(news) => news,
                 Err(error) => {
                     log::error(format_args!("bananaphone: poll: {error}"));
@@ -196,11 +215,18 @@ impl Watcher {
                 }
             };
             self.handle(&news);
+            self.looks().1 = asked;
+            self.shared.looked.notify_all();
         }
     }
 
+    fn looks(&self) -> MutexGuard<'_, (u64, u64)> {
+        let looks = self.shared.looks.lock();
+        looks.unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Waits for news: of the bell, then of the connections, then of the lines, in this order.
-    fn poll(&self) -> std::io::Result<Vec<bool>> {
+    fn poll(&self, wait: Option<Duration>) -> std::io::Result<Vec<bool>> {
         let bell = [(self.shared.bell.fd(), For::Input)];
         let connections = self
             .connections
@@ -208,7 +234,7 @@ impl Watcher {
             .map(|connection| (connection.socket.as_fd(), For::Input));
         let lines = self.lines.iter().map(|line| (line.fd.as_fd(), line.news));
         let fds: Vec<_> = bell.into_iter().chain(connections).chain(lines).collect();
-        poll(&fds, None)
+        poll(&fds, wait)
     }
 
     fn handle(&mut self, news: &[bool]) {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::{CallError, Comm, Hold, Library};
 use crate::bananaphone::bootstrap::Link;
+use crate::leave;
 
 /// What the library puts in front of its own messages.
 const HINT: &CStr = c"proxy-os";
@@ -41,6 +42,7 @@ impl Link for BootstrapLink {
     type Error = CallError;
 
     fn send(&mut self, peer: u32, message: &[u8]) -> Result<(), CallError> {
+        leave::bar();
         // SAFETY: alive and ours by the promise of `new`; `&mut self` keeps it to one call at a time.
         unsafe {
             self.hold
@@ -49,6 +51,7 @@ impl Link for BootstrapLink {
     }
 
     fn recv(&mut self, peer: u32, message: &mut [u8]) -> Result<(), CallError> {
+        leave::bar();
         // SAFETY: as for `send`.
         unsafe {
             self.hold

@@ -52,6 +52,7 @@ impl ProxyComm {
     /// Seam call B1. `fifo` is validated, and stays where it is until the stream is stopped: it is owned by a context, which
     /// the worker holds as long as the task runs.
     pub(super) fn start(&self, stream: u32, block: u32, fifo: &Fifo) -> Status {
+        leave::bar();
         let library = &self.hold;
         // SAFETY: the communicator is alive and ours by the promise of `new`; the arrays are validated by the context's
         // builder and owned by the context, which the worker's ports keep until the task has stopped its streams.
@@ -70,6 +71,7 @@ impl ProxyComm {
     /// Seam call B2.
     #[inline]
     pub(super) fn progress(&self, stream: u32, block: u32, flags: &mut Flags) -> Status {
+        leave::bar();
         let library = &self.hold;
         // SAFETY: the communicator is alive and ours by the promise of `new`; only the worker calls this.
         unsafe {
@@ -85,6 +87,7 @@ impl ProxyComm {
 
     /// Seam call B3.
     pub(super) fn stop(&self, stream: u32) -> Status {
+        leave::bar();
         // SAFETY: as for `progress`.
         unsafe { self.hold.stop_network_proxy(self.comm, stream) }
     }

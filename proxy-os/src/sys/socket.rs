@@ -5,6 +5,7 @@ use std::io;
 use std::mem::{self, MaybeUninit};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
+use std::time::Duration;
 
 use super::check;
 use super::fault::{self, Call};
@@ -135,8 +136,20 @@ impl Socket {
     /// Receives a record. The rest of one that is longer than the buffer is lost.
     ///
     /// # Errors
-    /// `EAGAIN` when there is none.
+    /// `EAGAIN` when there is none, or when the kernel has no memory for the call: the record is still there then, and an error of this
+    /// side must not pass for the end of the other. The pause keeps whoever asks again at once from spinning.
     pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<Record> {
+        let received = self.receive_once(buffer);
+        match received.as_ref().map_err(io::Error::raw_os_error) {
+            Err(Some(libc::ENOMEM | libc::ENOBUFS | libc::EINTR)) => {
+                std::thread::sleep(Duration::from_millis(1));
+                Err(io::ErrorKind::WouldBlock.into())
+            }
+            _ => received,
+        }
+    }
+
+    fn receive_once(&self, buffer: &mut [u8]) -> io::Result<Record> {
         fault::point(Call::Receive)?;
         let mut part = libc::iovec {
             iov_base: buffer.as_mut_ptr().cast(),

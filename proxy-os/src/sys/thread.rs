@@ -144,7 +144,7 @@ extern "C" fn main<N: FnOnce(u32) -> ThreadName>(start: *mut c_void) -> *mut c_v
 }
 
 /// Leaks a panic's payload: dropping it could panic again, outside of any catch.
-fn forget(payload: Box<dyn Any + Send>) {
+pub(crate) fn forget(payload: Box<dyn Any + Send>) {
     std::mem::forget(payload);
 }
 

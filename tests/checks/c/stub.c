@@ -7,7 +7,8 @@
  *   -DSTATUS=n              answer of all calls but the version probe (0)
  *   -DneuronX=other         the export neuronX is missing
  *   -DFOREIGN_SIZE=n        bytes written by the version probe, whatever size it is told
- *   -DBLOCK                 Progress waits until the int that the communicator points to is not 0
+ *   -DBLOCK                 Progress waits until the int that the communicator points to is not 0, or the exit hook has run
+ *   -DCALL_BACK             Stop calls the function whose address the communicator points to
  *   -DTHREAD_LOCAL          Progress leaves a thread-local with a destructor that lives in this library
  */
 #include <fcntl.h>
@@ -104,7 +105,7 @@ int neuronNetworkProxyProgress(void *comm, uint32_t stream, uint32_t block, unsi
     pthread_setspecific(key, &key);
 #endif
 #ifdef BLOCK
-    while (__atomic_load_n((int *)comm, __ATOMIC_ACQUIRE) == 0) sched_yield();
+    while (__atomic_load_n((int *)comm, __ATOMIC_ACQUIRE) == 0 && !closed) sched_yield();
 #endif
     *idle = 0xA0; /* true, but no valid bool of another language */
     *done = 0;
@@ -113,13 +114,24 @@ int neuronNetworkProxyProgress(void *comm, uint32_t stream, uint32_t block, unsi
 
 #define EXPORT(symbol, name) \
     int symbol(void) { return called(name); }
+#ifdef CALL_BACK
+int neuronStopNetworkProxy(void *comm, uint32_t stream) {
+    (void)stream;
+    void (*back)(void);
+    memcpy(&back, comm, sizeof back);
+    int status = called("StopNetworkProxy");
+    back();
+    return status;
+}
+#else
+EXPORT(neuronStopNetworkProxy, "StopNetworkProxy")
+#endif
 EXPORT(neuronGetUniqueId, "GetUniqueId")
 EXPORT(neuronBuildGraphComm, "BuildGraphComm")
 EXPORT(neuronGetCommInfo, "GetCommInfo")
 EXPORT(neuronFreeComm, "FreeComm")
 EXPORT(neuronExpandConnectivity, "ExpandConnectivity")
 EXPORT(neuronStartNetworkProxy, "StartNetworkProxy")
-EXPORT(neuronStopNetworkProxy, "StopNetworkProxy")
 EXPORT(neuronBootstrapSend, "BootstrapSend")
 EXPORT(neuronBootstrapRecv, "BootstrapRecv")
 EXPORT(neuronBootstrapAllGather, "BootstrapAllGather")

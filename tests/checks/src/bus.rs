@@ -1,5 +1,6 @@
 //! Buses for tests: fresh job ids, ranks as threads, ranks as processes.
 
+use std::io::{Read, Write};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -161,6 +162,29 @@ impl Process {
     /// Its process id.
     pub fn id(&self) -> u32 {
         self.0.as_ref().expect("not taken").id()
+    }
+
+    /// Waits for a line of its output with `part` in it. What it writes after that line is still there for [`Self::output`].
+    pub fn await_line(&mut self, part: &str) {
+        let child = self.0.as_mut().expect("not taken");
+        let output = child.stdout.as_mut().expect("piped");
+        let mut line = Vec::new();
+        // Byte by byte, so that nothing of the next line is taken. The end of the output is the end of the child.
+        let mut byte = [0];
+        while !String::from_utf8_lossy(&line).contains(part) || byte != *b"\n" {
+            if byte == *b"\n" {
+                line.clear();
+            }
+            output.read_exact(&mut byte).expect("it lives");
+            line.extend(byte);
+        }
+    }
+
+    /// Writes a line to its input.
+    pub fn tell(&mut self, line: &str) {
+        let child = self.0.as_mut().expect("not taken");
+        let input = child.stdin.as_mut().expect("piped");
+        writeln!(input, "{line}").expect("it reads");
     }
 
     /// Kills it at once, and collects it.
