@@ -54,12 +54,18 @@ pub trait HostBarrier: fmt::Debug + Send + Sync {
 /// Ranks of a host barrier, as far as one rank sees them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attendance {
+    /// Slot of the barrier on its bus.
+    pub slot: u16,
+    /// How often the barrier has been arrived at, from 1.
+    pub generation: u32,
     /// Have arrived.
     pub arrived: RankSet,
     /// Have not.
     pub missing: RankSet,
     /// Of those that have not, are known to be dead.
     pub dead: RankSet,
+    /// All ranks of this machine have arrived, and this other machine is waited for.
+    pub machine: Option<u8>,
 }
 
 /// Why a context could not be built.

@@ -20,6 +20,7 @@ use crate::left::{self, Left};
 use crate::log;
 use crate::report::Reports;
 use crate::sys::eventfd::EventFd;
+use crate::sys::fault::{self, Call};
 use crate::sys::fork;
 use crate::sys::thread::Thread;
 use crate::sys::zeroed;
@@ -76,7 +77,9 @@ impl Shared {
     pub(crate) fn obey(&self, bell: Bell) {
         if bell == Bell::Ring {
             self.watch.count_ring();
-            self.bell.ring();
+            if fault::point(Call::BellRing).is_ok() {
+                self.bell.ring();
+            }
         }
     }
 

@@ -35,6 +35,26 @@ pub enum Cause {
     WorkerDied,
 }
 
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Request => f.write_str("asked for"),
+            Self::Early(percent) => write!(f, "{percent} % of its deadline have passed"),
+            Self::Stalled => f.write_str("no change for longer than the stall threshold"),
+            Self::Timeout => write!(f, "its deadline has passed: {}", Status::TIMEOUT),
+            Self::Failed(status) => write!(f, "failed: {status}"),
+            Self::PeerDied => {
+                write!(
+                    f,
+                    "a rank that its barrier needs is gone: {}",
+                    Status::PEER_DEAD
+                )
+            }
+            Self::WorkerDied => write!(f, "failed: {}", Status::WORKER_DIED),
+        }
+    }
+}
+
 /// What a task waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WaitingOn {
@@ -124,7 +144,10 @@ impl fmt::Display for Record {
         if let Some(in_state) = self.in_state {
             write!(f, " for {in_state:.1?}")?;
         }
-        write!(f, ", {} ({:?})", self.waiting_on, self.cause)?;
+        if self.waiting_on != WaitingOn::Nothing {
+            write!(f, ", {}", self.waiting_on)?;
+        }
+        write!(f, "; {}", self.cause)?;
         f.write_str(if self.partial { ", partial" } else { "" })
     }
 }

@@ -33,6 +33,7 @@ pub enum Progress {
 #[derive(Debug)]
 struct Part<'a> {
     segment: Segment<'a>,
+    slot: u16,
     me: u16,
     participant: Participant<'a>,
     exec: u64,
@@ -82,6 +83,7 @@ impl Barrier {
                 })?;
             Ok::<_, BusError>(Part {
                 segment,
+                slot,
                 me,
                 participant,
                 exec: 0,
@@ -230,9 +232,8 @@ impl Barrier {
         let (counters, pace) = (&self.counters, self.pace);
         let progress = self.part.with_mut(|part| {
             let segment = part.segment;
-            let waiting = part.waiting;
-            let deadline = waiting.map_or_else(Instant::now, |waiting| waiting.deadline());
-            let over = wait::until(segment, pace, deadline, counters, |stage| part.look(stage));
+            let waiting = part.waiting();
+            let over = wait::until(segment, pace, &waiting, counters, |stage| part.look(stage));
             // Somebody may have decided since the last look, and then that stands.
             over.unwrap_or_else(|| part.decide(part.late()).map(Progress::Over))
         });
@@ -242,14 +243,18 @@ impl Barrier {
     /// The error of a generation that did not pass, with the bus as it is now.
     #[must_use]
     pub fn failure(&self, verdict: Verdict) -> WaitError {
-        let (slot, me) = (self.slot, self.me);
         self.part.with(|part| {
-            let generation = part.participant.generation();
-            let phase = Phase::Barrier { slot, generation };
-            let none = || Waiting::new(phase, me, Within::from(Duration::ZERO));
-            let waiting = part.waiting.unwrap_or_else(none);
             let missing = part.participant.missing();
-            waiting.error(part.segment, Why::Verdict(verdict), missing)
+            (part.waiting()).error(part.segment, Why::Verdict(verdict), missing)
+        })
+    }
+
+    /// Slot and generation, and the machine that the leader waits for, if it has said for one.
+    pub(super) fn place(&self) -> (u16, u32, Option<u8>) {
+        self.part.with(|part| {
+            let participant = &part.participant;
+            let machine = participant.awaited_machine();
+            (self.slot, participant.generation(), machine)
         })
     }
 }
@@ -272,6 +277,23 @@ enum Glance {
 }
 
 impl<'a> Part<'a> {
+    /// The wait of the generation that was arrived at; before the first, one that is over.
+    fn waiting(&self) -> Waiting {
+        let (slot, generation) = (self.slot, self.participant.generation());
+        let phase = Phase::Barrier { slot, generation };
+        let none = || Waiting::new(phase, self.me, Within::from(Duration::ZERO));
+        self.waiting.unwrap_or_else(none)
+    }
+
+    /// Who is waited for: ranks that have not arrived, or the leader, which has not let them pass.
+    fn awaited(&self) -> RankSet {
+        let missing = self.participant.missing();
+        if missing.is_empty() && !self.participant.is_leader() {
+            return missing.with(self.participant.leader());
+        }
+        missing
+    }
+
     fn glance(&mut self) -> Result<Glance, Corrupt> {
         if let Some(verdict) = self.participant.verdict()? {
             return Ok(Glance::Over(verdict));
@@ -349,7 +371,8 @@ impl<'a> Part<'a> {
             None => self.participant.released(),
         };
         match news {
-            Some(news) => Look::Sleep(news),
+            Some(news) if stage == Stage::Sleep => Look::Sleep(news, self.awaited()),
+            Some(news) => Look::Sleep(news, RankSet::default()),
             // Both exist for every barrier that could be made.
             None => decided(self.decide(Verdict::Cancelled(self.me))),
         }

@@ -188,7 +188,7 @@ impl<'a> Ends<'a> {
     ) -> Result<(), BusError> {
         let (segment, pace) = (self.segment, self.pace);
         let mut slow = None;
-        let sent = wait::until(segment, pace, waiting.deadline(), counters, |_| {
+        let sent = wait::until(segment, pace, waiting, counters, |_| {
             match self.try_frame(to, word, bytes, waiting) {
                 Ok(None) => Look::Done(Ok(())),
                 Ok(Some(reader)) => {
@@ -196,7 +196,7 @@ impl<'a> Ends<'a> {
                     // Two ranks that both wait for room must not wait for each other.
                     self.make_room();
                     match self.producer.room(reader) {
-                        Some(signal) => Look::Sleep(signal),
+                        Some(signal) => Look::Sleep(signal, RankSet::default().with(reader)),
                         None => Look::Done(Err(BusError::NoSuchRank {
                             rank: reader,
                             world: segment.geometry().world(),
@@ -388,14 +388,14 @@ impl<'a> Ends<'a> {
         let (segment, pace) = (self.segment, self.pace);
         let missing = RankSet::default().with(from);
         let news = self.news(from)?;
-        let found = wait::until(segment, pace, waiting.deadline(), counters, |_| {
+        let found = wait::until(segment, pace, waiting, counters, |_| {
             match look(self) {
                 Ok(Some(found)) => return Look::Done(Ok(found)),
                 Ok(None) => {}
                 Err(error) => return Look::Done(Err(error)),
             }
             match wait::gone(segment, from) {
-                Ok(None) => Look::Sleep(news),
+                Ok(None) => Look::Sleep(news, missing),
                 // It may have published right before it went.
                 Ok(Some(why)) => Look::Done(match look(self) {
                     Ok(Some(found)) => Ok(found),

@@ -6,6 +6,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::sight::Sight;
 use crate::log;
 
 /// One way to do without something that the system refuses.
@@ -75,6 +76,8 @@ pub(super) struct Counters {
     // Relaxed everywhere below: numbers by themselves that order nothing.
     strangers: AtomicU64,
     fallbacks: [AtomicU64; Fallback::ALL.len()],
+    /// What a report sees of the rank besides.
+    pub(super) sight: Sight,
 }
 
 impl Counters {

@@ -105,7 +105,7 @@ impl<'a> Ends<'a> {
     ) -> Result<(), BusError> {
         let (segment, pace) = (self.segment, self.pace);
         let mut pending: RankSet = self.peers().collect();
-        let ended = wait::until(segment, pace, waiting.deadline(), counters, |stage| {
+        let ended = wait::until(segment, pace, waiting, counters, |stage| {
             self.look_for_part(all, part, &mut pending, stage, waiting)
         });
         ended.unwrap_or_else(|| Err(waiting.error(segment, Why::Deadline, pending).into()))
@@ -149,7 +149,7 @@ impl<'a> Ends<'a> {
         }
         match next.map(|rank| self.news(rank)) {
             None => Look::Done(Ok(())),
-            Some(Ok(news)) => Look::Sleep(news),
+            Some(Ok(news)) => Look::Sleep(news, *pending),
             Some(Err(error)) => Look::Done(Err(error)),
         }
     }
@@ -211,7 +211,7 @@ impl<'a> Ends<'a> {
         counters: &Counters,
     ) -> Result<(), BusError> {
         let (segment, pace) = (self.segment, self.pace);
-        let ended = wait::until(segment, pace, waiting.deadline(), counters, |_| {
+        let ended = wait::until(segment, pace, waiting, counters, |_| {
             self.look(gathered, tag, parts, waiting)
         });
         ended.unwrap_or_else(|| {
@@ -254,7 +254,7 @@ impl<'a> Ends<'a> {
         }
         match next.map(|rank| self.news(rank)) {
             None => Look::Done(Ok(())),
-            Some(Ok(news)) => Look::Sleep(news),
+            Some(Ok(news)) => Look::Sleep(news, missing(gathered)),
             Some(Err(error)) => Look::Done(Err(error)),
         }
     }

@@ -73,6 +73,9 @@ pub(super) fn hash(job: &str) -> u64 {
 pub(super) fn join(request: &Request<'_>) -> Result<Joined, JoinError> {
     let terms = &request.terms;
     let waiting = Waiting::new(Phase::Join, terms.rank, request.within);
+    let mut noting = request.counters.sight.noting();
+    // Who has not answered is not known before the answer.
+    noting.tell(&waiting, RankSet::default());
     let name = name(request.job);
     let (mut hub, mut pause) = (None, PAUSES[0]);
     loop {

@@ -19,6 +19,7 @@
 //! | `join`, `hub`, `hello`, `cause` | how ranks meet |
 //! | `segment`, `home` | the memory, and what the ranks of one process share |
 //! | `line`, `watch` | how a death is noticed |
+//! | `sight` | what a report sees |
 //! | `wait` | spin, yield, sleep, deadline |
 //! | `channel`, `frame`, `gather`, [`barrier`] | messages, all-gather, barrier |
 //! | [`task`] | the host barrier of the driver's barrier task |
@@ -47,6 +48,7 @@ pub mod kill;
 pub mod leaders;
 mod line;
 mod segment;
+mod sight;
 pub mod start;
 pub mod task;
 mod wait;
@@ -64,6 +66,7 @@ pub use barrier::{Barrier, Progress};
 pub use channel::MAX_TAG;
 pub use counters::{Fallback, Snapshot};
 pub use error::{BusError, JoinError, Phase, WaitError, Why, Within};
+pub(crate) use sight::{Seen, all as seen};
 
 use channel::{Ends, EndsOf};
 use counters::Counters;
@@ -153,6 +156,7 @@ impl Bus {
         }
         let terms = options.terms()?;
         let counters = Arc::new(Counters::default());
+        sight::remember(&options.job, options.rank, options.world, &counters);
         let joined = join::join(&join::Request {
             job: &options.job,
             terms,
@@ -165,6 +169,7 @@ impl Bus {
             world: options.world.into(),
         };
         let home = &joined.home;
+        counters.sight.joined(&home.mapping, home.geometry);
         let ends = Tied::new(&home.mapping, |words| {
             Ends::new(Segment::again(words, home.geometry)?, me).ok_or(no_ends)
         })?;
@@ -245,7 +250,7 @@ impl Bus {
         self.ends.with(|ends| {
             let segment = ends.segment;
             let pace = Pace::of(self.world());
-            let all = wait::until(segment, pace, waiting.deadline(), &self.counters, |_| {
+            let all = wait::until(segment, pace, &waiting, &self.counters, |_| {
                 if let Some(failure) = home.watch.failure() {
                     return Look::Done(Err(join::failed(failure)));
                 }
@@ -490,7 +495,7 @@ fn connected<'a>(segment: Segment<'a>, waiting: &Waiting) -> Look<'a, Result<(),
         }
     }
     match segment.member_signal(first) {
-        Some(signal) => Look::Sleep(signal),
+        Some(signal) => Look::Sleep(signal, absent),
         None => Look::Done(Ok(())),
     }
 }

@@ -4,9 +4,11 @@
 //! waits of their first connections (requirement H30). Here every rank tells the others how its own start went.
 
 use std::fmt::{self, Display};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::error::{BusError, Why, Within};
+use super::error::{BusError, Phase, Why, Within};
+use super::wait::Waiting;
 use super::{Bus, MAX_TAG};
 
 /// How long one rank is listened to before the next one's turn, so that the first failure to come is the one that is heard.
@@ -90,10 +92,15 @@ pub fn together<T, E: Display>(
 /// Listens to all others by turns until each has said that it has started.
 fn hear<E>(bus: &mut Bus, tag: u32, within: Within) -> Result<(), StartError<E>> {
     let since = Instant::now();
+    // A turn is too short to be seen by itself.
+    let counters = Arc::clone(&bus.counters);
+    let mut noting = counters.sight.noting();
+    let whole = Waiting::new(Phase::Receive, bus.rank(), within);
     let mut silent: Vec<u16> = (0..bus.world())
         .filter(|rank| *rank != bus.rank())
         .collect();
     while !silent.is_empty() {
+        noting.tell(&whole, silent.iter().copied().collect());
         let left = within.time.saturating_sub(since.elapsed());
         let mut still = Vec::with_capacity(silent.len());
         for rank in silent {

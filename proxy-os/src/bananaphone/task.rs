@@ -186,10 +186,14 @@ impl HostBarrier for TaskBarrier {
         let arrived = all.iter().filter(|rank| !missing.has(*rank)).collect();
         let dead = inner.barrier.failure(Verdict::Passed).dead;
         let dead = missing.iter().filter(|rank| dead.has(*rank)).collect();
+        let (slot, generation, machine) = inner.barrier.place();
         Some(Attendance {
+            slot,
+            generation,
             arrived,
             missing,
             dead,
+            machine,
         })
     }
 

@@ -64,15 +64,15 @@ pub(super) enum Stage {
 pub(super) enum Look<'a, T> {
     /// The wait is over.
     Done(T),
-    /// Nothing yet; this is where the news will come.
-    Sleep(Signal<'a>),
+    /// Nothing yet; this is where the news will come, and these are the ranks that are waited for, as far as it is cheap to know.
+    Sleep(Signal<'a>, RankSet),
 }
 
 /// Looks until something is there or the deadline has passed; looks at least once, and once more after the deadline.
 pub(super) fn until<'a, T>(
     segment: Segment<'a>,
     pace: Pace,
-    deadline: Instant,
+    waiting: &Waiting,
     counters: &Counters,
     mut look: impl FnMut(Stage) -> Look<'a, T>,
 ) -> Option<T> {
@@ -86,20 +86,22 @@ pub(super) fn until<'a, T>(
             thread::sched_yield();
         }
     }
+    let mut noting = counters.sight.noting();
     loop {
-        let signal = match look(Stage::Sleep) {
+        let (signal, missing) = match look(Stage::Sleep) {
             Look::Done(done) => return Some(done),
-            Look::Sleep(signal) => signal,
+            Look::Sleep(signal, missing) => (signal, missing),
         };
-        let left = left(deadline)?;
+        let left = left(waiting.deadline())?;
+        noting.tell(waiting, missing);
         let sleeping = signal.sleep();
         match look(Stage::Sleep) {
             Look::Done(done) => return Some(done),
             // Only a sleep on the signal that was counted is sure to be ended.
-            Look::Sleep(same) if same.index() == signal.index() => {
+            Look::Sleep(same, _) if same.index() == signal.index() => {
                 sleep(segment, &sleeping, left.min(SLICE), counters);
             }
-            Look::Sleep(_) => {}
+            Look::Sleep(..) => {}
         }
     }
 }
@@ -176,6 +178,11 @@ impl Waiting {
             within,
             start: Instant::now(),
         }
+    }
+
+    /// When it began.
+    pub(super) const fn since(&self) -> Instant {
+        self.start
     }
 
     /// When it ends at the latest. A time beyond the clock's range is a century.

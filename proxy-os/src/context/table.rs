@@ -13,7 +13,7 @@ use crate::queue::Core;
 pub(crate) struct ContextTable(Mutex<Vec<Option<Place>>>);
 
 #[derive(Debug)]
-struct Place {
+pub(crate) struct Place {
     id: ContextId,
     data: Arc<ContextData>,
     /// Its owner is gone; the worker retires it once none of its tasks is unfinished.
@@ -101,7 +101,8 @@ impl ContextTable {
         )
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Option<Place>>> {
+    /// For the length of an access.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Vec<Option<Place>>> {
         // A panic inside these few lines leaves a valid table.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use proxy_core::phone::barrier::RankSet;
 use proxy_core::recorder::Record;
-use proxy_core::{RunState, Shut, Status, Stream, TaskView};
+use proxy_core::{Rank, RunState, Shut, Status, Stream, TaskView};
 
 use super::known::{self, Known};
 use super::record::{
     BarrierWait, Block, Call, Change, ErrorCount, Group, Library, Process, Report, SCHEMA, Setting,
     StartWord, Task, Worker,
 };
-use super::{ranges, verdict};
+use super::{buses, ranges, verdict};
 use crate::context::ContextData;
 use crate::queue::{Shared, TASKS};
 use crate::registry::Group as Share;
@@ -35,6 +35,10 @@ impl Report {
     /// [`Self::collect`] with the age from which on a wait counts as a stall, one second there.
     #[must_use]
     pub fn collect_stalls(reason: &str, threshold: Duration) -> Self {
+        known::bounded(|| Self::facts(reason, threshold))
+    }
+
+    fn facts(reason: &str, threshold: Duration) -> Self {
         let mut partial = Vec::new();
         let queues = known::all().unwrap_or_else(|| {
             partial.push("the list of queues".to_owned());
@@ -51,6 +55,7 @@ impl Report {
             stall_threshold: threshold.as_secs_f64(),
             process: process(),
             groups,
+            buses: buses::buses(&mut partial),
             libraries: libraries(&mut partial),
             settings: queues.last().map(settings).unwrap_or_default(),
             partial,
@@ -152,7 +157,9 @@ fn group(known: &Known, partial: &mut Vec<String>) -> Option<Group> {
     let mut tasks: Vec<Task> = (shared.core.tasks())
         .map(|view| {
             let data = contexts.iter().find(|(id, _)| *id == view.context);
+            let rank = shared.core.rank_of(view.ticket).unwrap_or_default();
             task(
+                rank,
                 &view,
                 data.map(|(_, data)| &**data),
                 ages.get(&key(&view)).copied(),
@@ -270,7 +277,7 @@ fn sleeps(shared: &Shared, queued: u32) -> bool {
     if !sleeps || queued == 0 {
         return sleeps;
     }
-    std::thread::sleep(WAKING);
+    std::thread::sleep(known::patience(WAKING));
     shared.watch.is_asleep()
 }
 
@@ -296,13 +303,19 @@ fn ages(records: &[Record]) -> HashMap<Key, Record> {
         .collect()
 }
 
-fn task(view: &TaskView, data: Option<&ContextData>, last: Option<Record>, now: u64) -> Task {
+fn task(
+    rank: Rank,
+    view: &TaskView,
+    data: Option<&ContextData>,
+    last: Option<Record>,
+    now: u64,
+) -> Task {
     let waits = view.state == RunState::WaitingDeviceTrigger;
     let runs = matches!(view.state, RunState::Progressing | RunState::Idle);
     let network = view.kind == proxy_core::TaskKind::Network;
     let since = last.map(|last| last.time);
     Task {
-        rank: data.map_or(u32::MAX, |data| data.rank.0),
+        rank: rank.0,
         kind: view.kind.to_string(),
         exec: view.exec.0,
         sequence: view.sequence as u64,
@@ -352,9 +365,12 @@ fn barrier(data: &ContextData) -> Option<BarrierWait> {
     let seen = data.barrier.as_ref()?.attendance()?;
     let told = |ranks: RankSet| ranges::ranges(ranks.iter().map(u32::from));
     Some(BarrierWait {
+        slot: seen.slot.into(),
+        generation: seen.generation,
         arrived: told(seen.arrived),
         missing: told(seen.missing),
         dead: told(seen.dead),
+        machine: seen.machine.map(u32::from),
     })
 }
 

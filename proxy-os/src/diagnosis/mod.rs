@@ -3,11 +3,12 @@
 //! | file | what |
 //! |---|---|
 //! | [`record`] | what a report says: plain data, a versioned schema |
-//! | `collect`, `known` | reading it from the live process, without waiting for anybody |
+//! | `collect`, `buses`, `known` | reading it from the live process, without waiting for anybody |
 //! | `verdict` | from the facts to one sentence |
 //! | `text`, `merge` | for people; many ranks' reports in one sentence |
 //! | `serve`, `fetch` | on request: signal, tool, interval, and when something went wrong |
 
+mod buses;
 mod collect;
 mod fetch;
 mod known;

@@ -1,6 +1,7 @@
 //! What a report says: plain data with a versioned schema, the same for the API, for C, for files and for the report socket.
 //!
-//! Fields are only ever added within one version of the schema; a reader ignores those that it does not know. Times are
+//! Fields are only ever added within one version of the schema; a reader ignores those that it does not know, and takes a field that
+//! an older writer has not written for empty. Times are
 //! nanoseconds of the monotonic clock where the name ends in `_ns`, and ages are seconds.
 
 use serde::{Deserialize, Serialize};
@@ -10,6 +11,7 @@ pub const SCHEMA: &str = "proxy-report/1";
 
 /// One process, all its groups and buses, at one time.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Report {
     /// [`SCHEMA`].
     pub schema: String,
@@ -39,6 +41,7 @@ pub struct Report {
 
 /// Where and when.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Process {
     /// Process id, as the process sees itself.
     pub pid: u32,
@@ -66,6 +69,7 @@ pub struct Process {
 
 /// One group.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Group {
     /// Group id.
     pub gid: u32,
@@ -91,6 +95,7 @@ pub struct Group {
 
 /// How often a code ended a task.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ErrorCount {
     /// The code.
     pub status: i32,
@@ -102,6 +107,7 @@ pub struct ErrorCount {
 
 /// One worker.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Worker {
     /// Thread name.
     pub name: String,
@@ -133,6 +139,7 @@ pub struct Worker {
 
 /// A library call in progress.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Call {
     /// Name of the export.
     pub function: String,
@@ -142,6 +149,7 @@ pub struct Call {
 
 /// One task.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Task {
     /// Rank.
     pub rank: u32,
@@ -169,6 +177,7 @@ pub struct Task {
 
 /// Where a network task is inside the library.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Block {
     /// Block id.
     pub id: u32,
@@ -184,6 +193,7 @@ pub struct Block {
 
 /// A start word that the device has not written.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct StartWord {
     /// Stream.
     pub stream: u32,
@@ -195,17 +205,25 @@ pub struct StartWord {
 
 /// A wait at a host barrier.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct BarrierWait {
+    /// Slot of the barrier on its bus.
+    pub slot: u32,
+    /// How often the barrier has been arrived at, from 1.
+    pub generation: u32,
     /// Ranks that have arrived, as ranges: `0-2,5`.
     pub arrived: String,
     /// Ranks that have not.
     pub missing: String,
     /// Of those, ranks that are known to be dead.
     pub dead: String,
+    /// The other machine that is waited for, all ranks of this one having arrived.
+    pub machine: Option<u32>,
 }
 
 /// One change of state.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Change {
     /// When.
     pub monotonic_ns: u64,
@@ -225,6 +243,7 @@ pub struct Change {
 
 /// One membership of a bus.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Bus {
     /// The job's name.
     pub job: String,
@@ -232,7 +251,9 @@ pub struct Bus {
     pub rank: u32,
     /// Ranks of the bus.
     pub world: u32,
-    /// What is going on: the phase that is waited in, or idle.
+    /// Version of the memory that the ranks share.
+    pub layout: u32,
+    /// What is going on: the phase that this rank sleeps in (join, connect, send, receive, all-gather, barrier SLOT #GENERATION), or idle.
     pub phase: String,
     /// Seconds in it.
     pub age: Option<f64>,
@@ -240,23 +261,26 @@ pub struct Bus {
     pub missing: String,
     /// Every rank.
     pub peers: Vec<Peer>,
-    /// Ways in which the bus works otherwise than it was meant to, with how often.
+    /// What the bus has counted: strangers at its door, and ways in which it works otherwise than it was meant to.
     pub fallbacks: Vec<(String, u64)>,
 }
 
 /// One rank of a bus.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Peer {
     /// Rank.
     pub rank: u32,
     /// Process id as this process sees it; 0 where it cannot.
     pub pid: u32,
-    /// In a word: absent, joined, left, dead.
+    /// In a word: absent, joining, joined, late (joined, and waited for by this rank), left, dead (its process or its connection ended without
+    /// a farewell).
     pub state: String,
 }
 
 /// One collective library.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Library {
     /// What it was asked for by.
     pub name: String,
@@ -270,6 +294,7 @@ pub struct Library {
 
 /// One setting.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Setting {
     /// Variable.
     pub name: String,

@@ -1,12 +1,16 @@
 //! A report as text for people: the verdict first, then what it was read from.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
-use super::record::{Bus, Group, Report, Task};
+use super::ranges::ranges;
+use super::record::{Bus, Group, Peer, Report, Task};
 use super::verdict::seconds;
 
 /// Changes of state that the text shows per group; the record has all that the black box keeps.
 const CHANGES: usize = 20;
+/// Process ids that the text shows per state of a bus's ranks; the record has all.
+const PIDS: usize = 8;
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -148,14 +152,35 @@ fn of_task(f: &mut fmt::Formatter<'_>, task: &Task) -> fmt::Result {
     if let Some(barrier) = &task.barrier {
         write!(
             f,
-            ", at the barrier: arrived {}, missing {}",
-            barrier.arrived, barrier.missing
+            ", at barrier {} #{}: arrived {}, missing {}",
+            barrier.slot, barrier.generation, barrier.arrived, barrier.missing
         )?;
+        if let Some(machine) = barrier.machine {
+            write!(f, ", waiting for machine {machine}")?;
+        }
         if !barrier.dead.is_empty() {
             write!(f, ", dead {}", barrier.dead)?;
         }
     }
     writeln!(f)
+}
+
+/// The ranks of a bus by state, with process ids where they are few.
+fn peers(f: &mut fmt::Formatter<'_>, bus: &Bus) -> fmt::Result {
+    let mut states: BTreeMap<&str, Vec<&Peer>> = BTreeMap::new();
+    for peer in &bus.peers {
+        states.entry(&peer.state).or_default().push(peer);
+    }
+    for (state, peers) in states {
+        let ranks = ranges(peers.iter().map(|peer| peer.rank));
+        write!(f, "  {state}: ranks {ranks}")?;
+        if peers.len() <= PIDS {
+            let pids: Vec<String> = peers.iter().map(|peer| peer.pid.to_string()).collect();
+            write!(f, " (pid {})", pids.join(", "))?;
+        }
+        writeln!(f)?;
+    }
+    Ok(())
 }
 
 fn of_bus(f: &mut fmt::Formatter<'_>, bus: &Bus) -> fmt::Result {
@@ -171,11 +196,9 @@ fn of_bus(f: &mut fmt::Formatter<'_>, bus: &Bus) -> fmt::Result {
         write!(f, ", waits for ranks {}", bus.missing)?;
     }
     writeln!(f)?;
-    for peer in &bus.peers {
-        writeln!(f, "  rank {}: {}, pid {}", peer.rank, peer.state, peer.pid)?;
-    }
+    peers(f, bus)?;
     for (name, count) in bus.fallbacks.iter().filter(|(_, count)| *count > 0) {
-        writeln!(f, "  fallback {name}: {count} times")?;
+        writeln!(f, "  counted {name}: {count} times")?;
     }
     Ok(())
 }

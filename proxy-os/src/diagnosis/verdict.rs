@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::ranges::ranges;
-use super::record::{Bus, Group, Report, Stall, StallKind, Task};
+use super::record::{BarrierWait, Bus, Group, Report, Stall, StallKind, Task};
 
 /// Fills in verdict, stall and hint from the facts.
 pub(crate) fn judge(report: &mut Report) {
@@ -167,23 +167,14 @@ fn of_task(group: &Group, task: &Task) -> Option<(Stall, String)> {
             StallKind::DeviceNeverFired,
             waits_for_device(task, &who, &since)?,
         ),
-        _ => match &task.barrier {
-            Some(barrier) => {
-                let dead = match barrier.dead.as_str() {
-                    "" => String::new(),
-                    dead => format!(", of which {dead} are dead"),
-                };
-                let sentence = format!(
-                    "{who} has waited {since} at the host barrier for ranks {}{dead}; ranks {} have arrived",
-                    barrier.missing, barrier.arrived
-                );
-                (StallKind::BarrierWaiting, sentence)
-            }
-            None => (
-                StallKind::LibraryIdle,
-                waits_for_library(task, &who, &since),
-            ),
-        },
+        _ if task.kind == "barrier" => (
+            StallKind::BarrierWaiting,
+            waits_at_barrier(task, &who, &since),
+        ),
+        _ => (
+            StallKind::LibraryIdle,
+            waits_for_library(task, &who, &since),
+        ),
     };
     let mut stall = stall(kind, group, Some(task), task.age);
     stall.streams = task.unfired.iter().map(|word| word.stream).collect();
@@ -215,6 +206,41 @@ fn waits_for_device(task: &Task, who: &str, since: &str) -> Option<String> {
     ))
 }
 
+fn waits_at_barrier(task: &Task, who: &str, since: &str) -> String {
+    let Some(barrier) = &task.barrier else {
+        return format!(
+            "{who} has waited {since} at the host barrier, which does not say for whom"
+        );
+    };
+    let BarrierWait {
+        slot,
+        generation,
+        arrived,
+        missing,
+        ..
+    } = barrier;
+    let at = format!("{who} has waited {since} at the host barrier {slot} #{generation}");
+    if !missing.is_empty() {
+        let dead = match barrier.dead.as_str() {
+            "" => String::new(),
+            dead => format!(", of which {dead} are dead"),
+        };
+        let arrived = match arrived.as_str() {
+            "" => "no rank has arrived".to_owned(),
+            arrived => format!("ranks {arrived} have arrived"),
+        };
+        return format!("{at} for ranks {missing}{dead}; {arrived}");
+    }
+    match barrier.machine {
+        Some(machine) => {
+            format!("{at} for machine {machine}; ranks {arrived} of this one have arrived")
+        }
+        None => format!(
+            "{at}; ranks {arrived} have arrived, and the first of them, the leader, has not let them pass"
+        ),
+    }
+}
+
 fn waits_for_library(task: &Task, who: &str, since: &str) -> String {
     match &task.block {
         Some(block) => format!(
@@ -227,9 +253,7 @@ fn waits_for_library(task: &Task, who: &str, since: &str) -> String {
 }
 
 fn of_bus(bus: &Bus, threshold: f64) -> Option<(Stall, String)> {
-    let age = bus
-        .age
-        .filter(|age| *age >= threshold && !bus.missing.is_empty())?;
+    let age = bus.age.filter(|age| *age >= threshold)?;
     let dead = ranges(
         bus.peers
             .iter()
@@ -240,14 +264,18 @@ fn of_bus(bus: &Bus, threshold: f64) -> Option<(Stall, String)> {
         "" => String::new(),
         dead => format!("; ranks {dead} are dead"),
     };
+    let whom = match bus.missing.as_str() {
+        // The rank that opened the bus is known to nobody who was not let in.
+        "" => "the rank that opened the bus, which has not answered".to_owned(),
+        missing => format!("ranks {missing}"),
+    };
     let sentence = format!(
-        "bus {}, rank {} of {}: has waited for {} in {} for ranks {}{dead}",
+        "bus {}, rank {} of {}: has waited for {} in {} for {whom}{dead}",
         bus.job,
         bus.rank,
         bus.world,
         seconds(age),
         bus.phase,
-        bus.missing
     );
     let stall = Stall {
         kind: StallKind::RendezvousWaiting,

@@ -1,4 +1,4 @@
-//! Reports on request: by signal, which stays chained and is given back, to a tool, and after an error (features F1, F3; H50, H52).
+//! H50, H52: reports on request: by signal, which stays chained and is given back, to a tool, and after an error (features F1, F3).
 #![allow(
     unsafe_code,
     reason = "signals are C calls, and a start word is named by its address"
@@ -12,7 +12,7 @@ use proxy_checks::script::{Script, sets};
 use proxy_checks::stub::Scratch;
 use proxy_core::{ExecId, Gid};
 use proxy_os::diagnosis::{FetchError, Options, Report, ServeError, Service, fetch, served};
-use proxy_os::{ProxyQueue, Release, Settings};
+use proxy_os::{Patience, ProxyQueue, Release, Settings};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -98,6 +98,55 @@ fn h52_a_signal_asks_for_a_report_and_its_former_handler_is_called_and_given_bac
     unsafe { libc::signal(signal, libc::SIG_DFL) };
 }
 
+/// Set by the C library in whatever it passes to the kernel, and so in a disposition that was put back.
+const RESTORER: libc::c_int = 0x0400_0000;
+
+/// What every signal of this process does: handler, flags.
+fn dispositions() -> Vec<(usize, libc::c_int)> {
+    (1..=libc::SIGRTMAX())
+        .map(|signal| {
+            // SAFETY: all zeros is a valid action.
+            let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+            // SAFETY: the action is valid to be written; of the C library's own signals nothing is written.
+            unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut action) };
+            (action.sa_sigaction, action.sa_flags & !RESTORER)
+        })
+        .collect()
+}
+
+#[test]
+fn h52_without_being_asked_no_signal_is_touched_and_afterwards_all_are_as_before() {
+    let _turn = TURN.lock();
+    let before = dispositions();
+    let script = Script::open();
+    let run = |settings: &Settings, during: &dyn Fn()| {
+        let queue = ProxyQueue::start(Gid(703), settings).unwrap();
+        let builder = script.context(0).block(1, sets(1, 1));
+        let context = queue.context(builder).unwrap();
+        let ticket = context.enqueue(ExecId(1)).unwrap().network;
+        queue.consume(ticket, Patience::until(PATIENCE)).unwrap();
+        during();
+        queue.release(Release::Drain, PATIENCE).unwrap();
+    };
+    run(&Settings::default(), &|| assert_eq!(dispositions(), before));
+    assert_eq!(dispositions(), before);
+    let signal = libc::SIGUSR2.unsigned_abs().into();
+    let asked = Settings::builder().report_signal(signal);
+    let asked = asked.from_lookup(|_| None).unwrap();
+    run(&asked, &|| {
+        let changed: Vec<usize> = (1..)
+            .zip(dispositions().iter().zip(&before))
+            .filter_map(|(signal, (now, before))| (now != before).then_some(signal))
+            .collect();
+        assert_eq!(
+            changed,
+            [libc::SIGUSR2 as usize],
+            "the one that was asked for"
+        );
+    });
+    assert_eq!(dispositions(), before);
+}
+
 #[test]
 fn a_signal_that_cannot_be_caught_is_refused_and_leaves_nothing() {
     let _turn = TURN.lock();
@@ -165,7 +214,11 @@ fn h50_a_task_that_fails_leaves_a_report_with_the_cause() {
         "{}",
         report.reason
     );
-    assert!(report.reason.contains("QUEUE_FULL(7)"), "{}", report.reason);
+    assert!(
+        report.reason.ends_with("; failed: queue full (7)"),
+        "{}",
+        report.reason
+    );
     let group = report.groups.iter().find(|group| group.gid == 702).unwrap();
     assert_eq!(group.errors[0].status, 7);
     queue.release(Release::Abort, PATIENCE).unwrap();

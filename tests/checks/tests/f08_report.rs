@@ -1,4 +1,5 @@
-//! Each kind of stall, made to happen, and what the report says of it (features F1, F3, F8; H46, H48, H50, H52, H53, H54).
+//! H46, H48, H53, H54: kinds of stall, each made to happen, and what the report says of it (features F1, F3, F8); those that need a
+//! bus, a barrier or a broken worker are in `h46_kinds`.
 #![allow(unsafe_code, reason = "start words are named by their address")]
 
 use std::sync::Arc;
@@ -102,7 +103,7 @@ fn h46_h54_a_device_that_never_fires_is_the_verdict_with_stream_address_and_valu
 }
 
 #[test]
-fn an_idle_library_is_named_by_block_and_calls() {
+fn h46_an_idle_library_is_named_by_block_and_calls() {
     let script = Script::with(&["progress * block=12 -> idle=1 done=0"]);
     let queue = start(602);
     let context = queue
@@ -149,7 +150,7 @@ fn h48_a_call_that_does_not_return_is_named_while_the_worker_is_inside_it() {
 }
 
 #[test]
-fn a_status_that_nobody_takes_and_a_rank_without_a_place_are_named() {
+fn h46_a_status_that_nobody_takes_and_a_rank_without_a_place_are_named() {
     let script = Script::open();
     let queue = start(604);
     let context = queue

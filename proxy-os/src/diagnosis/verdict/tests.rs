@@ -103,23 +103,53 @@ fn a_call_that_does_not_return_is_named_with_its_age_whatever_else_waits() {
 }
 
 #[test]
-fn a_barrier_names_the_missing_the_dead_and_the_arrived() {
+fn a_barrier_names_the_missing_the_dead_the_arrived_and_the_other_machine() {
     let barrier = BarrierWait {
+        slot: 2,
+        generation: 9,
         arrived: "0-4,6".to_owned(),
         missing: "5,7".to_owned(),
         dead: "7".to_owned(),
+        machine: None,
     };
-    let waiting = Task {
-        barrier: Some(barrier),
-        kind: "barrier".to_owned(),
-        ..task("IDLE", 3.0)
+    let all = BarrierWait {
+        arrived: "0-3".to_owned(),
+        missing: String::new(),
+        dead: String::new(),
+        ..barrier.clone()
     };
-    let expected = "group 3, rank 5, barrier task exec 812 has waited for 3.0 s at the host barrier for ranks 5,7, of which 7 are \
-         dead; ranks 0-4,6 have arrived";
-    assert_eq!(
-        verdict(Worker::default(), vec![waiting]),
-        (StallKind::BarrierWaiting, expected.to_owned())
-    );
+    let elsewhere = BarrierWait {
+        machine: Some(1),
+        ..all.clone()
+    };
+    let expected = [
+        (
+            Some(barrier),
+            " 2 #9 for ranks 5,7, of which 7 are dead; ranks 0-4,6 have arrived",
+        ),
+        (
+            Some(elsewhere),
+            " 2 #9 for machine 1; ranks 0-3 of this one have arrived",
+        ),
+        (
+            Some(all),
+            " 2 #9; ranks 0-3 have arrived, and the first of them, the leader, has not let them pass",
+        ),
+        (None, ", which does not say for whom"),
+    ];
+    for (barrier, end) in expected {
+        let waiting = Task {
+            barrier,
+            kind: "barrier".to_owned(),
+            ..task("IDLE", 3.0)
+        };
+        let start =
+            "group 3, rank 5, barrier task exec 812 has waited for 3.0 s at the host barrier";
+        assert_eq!(
+            verdict(Worker::default(), vec![waiting]),
+            (StallKind::BarrierWaiting, format!("{start}{end}"))
+        );
+    }
 }
 
 #[test]

@@ -1,0 +1,162 @@
+//! What a report sees of the buses of this process: who is on them, and what a rank waits for. Nobody is waited for.
+//!
+//! Members are words of the segment. A wait is noted right before its first sleep, so those that end while they spin cost nothing,
+//! and is forgotten when it ends. Only weak references are kept: a report never keeps a bus alive.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use proxy_core::phone::barrier::RankSet;
+use proxy_core::phone::layout::{Geometry, Segment};
+use proxy_core::phone::member::{Members, State};
+
+use super::counters::Counters;
+use super::error::Phase;
+use super::line;
+use super::wait::Waiting;
+use crate::diagnosis;
+use crate::sys::mmap::Mapping;
+
+/// Waits of one rank that are noted at a time: its bus has one user at a time, and so has each of its barriers.
+const NOTES: usize = 4;
+
+/// One wait.
+#[derive(Debug, Clone, Copy)]
+struct Note {
+    phase: Phase,
+    since: Instant,
+    missing: RankSet,
+}
+
+/// What a report sees of one rank's membership.
+#[derive(Debug, Default)]
+pub(super) struct Sight {
+    /// Locked for the length of a copy only.
+    notes: Mutex<[Option<Note>; NOTES]>,
+    segment: OnceLock<(Weak<Mapping>, Geometry)>,
+}
+
+impl Sight {
+    /// The rank was let in.
+    pub(super) fn joined(&self, mapping: &Arc<Mapping>, geometry: Geometry) {
+        // A rank is let in once.
+        let _ = self.segment.set((Arc::downgrade(mapping), geometry));
+    }
+
+    /// A place for the note of a wait.
+    pub(super) const fn noting(&self) -> Noting<'_> {
+        Noting {
+            sight: self,
+            place: None,
+        }
+    }
+}
+
+/// The note of one wait, which ends with it.
+#[derive(Debug)]
+pub(super) struct Noting<'a> {
+    sight: &'a Sight,
+    place: Option<usize>,
+}
+
+impl Noting<'_> {
+    /// Notes that the wait is still needed by these ranks. With all places taken it does nothing.
+    pub(super) fn tell(&mut self, waiting: &Waiting, missing: RankSet) {
+        let mut notes = (self.sight.notes.lock()).unwrap_or_else(PoisonError::into_inner);
+        let free = || notes.iter().position(Option::is_none);
+        self.place = self.place.or_else(free);
+        let note = self.place.and_then(|place| notes.get_mut(place));
+        if let Some(note) = note {
+            *note = Some(Note {
+                phase: waiting.phase,
+                since: waiting.since(),
+                missing,
+            });
+        }
+    }
+}
+
+impl Drop for Noting<'_> {
+    fn drop(&mut self) {
+        let Some(place) = self.place else { return };
+        let mut notes = (self.sight.notes.lock()).unwrap_or_else(PoisonError::into_inner);
+        if let Some(note) = notes.get_mut(place) {
+            *note = None;
+        }
+    }
+}
+
+/// One rank of this process on one bus.
+#[derive(Debug)]
+struct Known {
+    job: String,
+    rank: u16,
+    world: u16,
+    counters: Weak<Counters>,
+}
+
+static KNOWN: Mutex<Vec<Known>> = Mutex::new(Vec::new());
+
+/// Makes a rank of this process known, from before it joins.
+pub(super) fn remember(job: &str, rank: u16, world: u16, counters: &Arc<Counters>) {
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    known.retain(|known| known.counters.strong_count() > 0);
+    known.push(Known {
+        job: job.to_owned(),
+        rank,
+        world,
+        counters: Arc::downgrade(counters),
+    });
+}
+
+/// A membership at one moment.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    pub(crate) job: String,
+    pub(crate) rank: u16,
+    pub(crate) world: u16,
+    /// The oldest wait: what for, how long, and which ranks it needs.
+    pub(crate) wait: Option<(Phase, Duration, RankSet)>,
+    /// State and process of each rank, once this one was let in; a process that has no number here is 0.
+    pub(crate) members: Vec<(State, u32)>,
+    pub(crate) counts: Vec<(&'static str, u64)>,
+    /// The waits could not be read: somebody held them.
+    pub(crate) partial: bool,
+}
+
+/// The memberships of this process; `None` if their list is locked for longer than a report waits.
+pub(crate) fn all() -> Option<Vec<Seen>> {
+    let known = diagnosis::lock(&KNOWN)?;
+    Some(known.iter().filter_map(see).collect())
+}
+
+fn see(known: &Known) -> Option<Seen> {
+    let counters = known.counters.upgrade()?;
+    let notes = diagnosis::lock(&counters.sight.notes).map(|notes| *notes);
+    let oldest = (notes.iter().flatten().flatten()).min_by_key(|note| note.since);
+    Some(Seen {
+        job: known.job.clone(),
+        rank: known.rank,
+        world: known.world,
+        wait: oldest.map(|note| (note.phase, note.since.elapsed(), note.missing)),
+        members: members(&counters.sight).unwrap_or_default(),
+        counts: counters.snapshot().named().collect(),
+        partial: notes.is_none(),
+    })
+}
+
+fn members(sight: &Sight) -> Option<Vec<(State, u32)>> {
+    let (mapping, geometry) = sight.segment.get()?;
+    let mapping = mapping.upgrade()?;
+    let segment = Segment::again(mapping.words(), *geometry).ok()?;
+    let members = Members::of(segment);
+    // As in the member's words: the low half.
+    let here = (line::namespace() & u64::from(u32::MAX)) as u32;
+    let one = |rank| {
+        let process = members.process(rank).filter(|(_, there)| *there == here);
+        // A state that cannot be is a matter of the bus's own calls.
+        let state = members.state(rank).unwrap_or(State::Free);
+        (state, process.map_or(0, |(process, _)| process))
+    };
+    Some((0..geometry.world()).map(one).collect())
+}
