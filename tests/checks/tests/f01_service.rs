@@ -130,7 +130,7 @@ fn h52_without_being_asked_no_signal_is_touched_and_afterwards_all_are_as_before
     };
     run(&Settings::default(), &|| assert_eq!(dispositions(), before));
     assert_eq!(dispositions(), before);
-    let signal = libc::SIGUSR2.unsigned_abs().into();
+    let signal = libc::SIGUSR2.unsigned_abs();
     let asked = Settings::builder().report_signal(signal);
     let asked = asked.from_lookup(|_| None).unwrap();
     run(&asked, &|| {

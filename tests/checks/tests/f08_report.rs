@@ -224,6 +224,13 @@ fn a_report_survives_its_own_json() {
     let back: Report = serde_json::from_str(&json).unwrap();
     assert_eq!(back.to_json().unwrap(), json);
     assert_eq!(back.schema, "proxy-report/1");
+    let older: Report =
+        serde_json::from_str(r#"{"verdict": "v", "groups": [{"gid": 3}]}"#).unwrap();
+    assert_eq!(
+        (&*older.verdict, older.groups[0].gid),
+        ("v", 3),
+        "fields that are not there are empty"
+    );
     let names: Vec<&str> = back
         .settings
         .iter()
