@@ -1,4 +1,5 @@
-//! How a rank comes to its bus: the first to take the name is the hub, and then all join it, the first one's rank, too.
+//! How a rank comes to its bus: the first to take the name is the hub, and then all join it, the first one's rank, too; and whether all
+//! have come.
 
 use std::fs::File;
 use std::io;
@@ -7,7 +8,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use proxy_core::phone::barrier::RankSet;
-use proxy_core::phone::layout::Geometry;
+use proxy_core::phone::layout::{Geometry, Segment};
+use proxy_core::phone::member::{Members, State};
 
 use super::counters::Counters;
 use super::error::{JoinError, Phase, WaitError, Why, Within};
@@ -17,7 +19,7 @@ use super::hub::{Hub, Terms};
 use super::kill::{self, Point};
 use super::line;
 use super::segment;
-use super::wait::Waiting;
+use super::wait::{Look, Waiting, gone};
 use super::watch::Connection;
 use crate::sys::memfd;
 use crate::sys::poll::{For, poll};
@@ -225,4 +227,40 @@ fn take(
     home.watch.add(&connection);
     kill::point(Point::Mapped);
     Ok((home, connection))
+}
+
+/// Ranks that have not come.
+pub(super) fn absent(segment: Segment<'_>) -> RankSet {
+    let members = Members::of(segment);
+    let is_absent = |rank: &u16| {
+        matches!(
+            members.state(*rank),
+            Ok(State::Free | State::Joining | State::Dead)
+        )
+    };
+    (0..segment.geometry().world()).filter(is_absent).collect()
+}
+
+/// One look whether all are there. A rank that was there and has left is not missed, unless others cannot come any more.
+pub(super) fn connected<'a>(
+    segment: Segment<'a>,
+    waiting: &Waiting,
+) -> Look<'a, Result<(), JoinError>> {
+    let absent = absent(segment);
+    let Some(first) = absent.first() else {
+        return Look::Done(Ok(()));
+    };
+    for rank in 0..segment.geometry().world() {
+        match gone(segment, rank) {
+            Ok(None) => {}
+            Ok(Some(why)) => {
+                return Look::Done(Err(waiting.error(segment, why, absent).into()));
+            }
+            Err(error) => return Look::Done(Err(error.into())),
+        }
+    }
+    match segment.member_signal(first) {
+        Some(signal) => Look::Sleep(signal, absent),
+        None => Look::Done(Ok(())),
+    }
 }

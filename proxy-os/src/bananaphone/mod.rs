@@ -254,9 +254,9 @@ impl Bus {
                 if let Some(failure) = home.watch.failure() {
                     return Look::Done(Err(join::failed(failure)));
                 }
-                connected(segment, &waiting)
+                join::connected(segment, &waiting)
             });
-            let missing = || absent(segment);
+            let missing = || join::absent(segment);
             all.unwrap_or_else(|| Err(waiting.error(segment, Why::Deadline, missing()).into()))
         })
     }
@@ -464,39 +464,6 @@ impl Drop for Bus {
             kill::point(Point::CleaningUp);
             self.connection.close();
         }
-    }
-}
-
-/// Ranks that have not come.
-fn absent(segment: Segment<'_>) -> RankSet {
-    let members = Members::of(segment);
-    let is_absent = |rank: &u16| {
-        matches!(
-            members.state(*rank),
-            Ok(State::Free | State::Joining | State::Dead)
-        )
-    };
-    (0..segment.geometry().world()).filter(is_absent).collect()
-}
-
-/// One look whether all are there. A rank that was there and has left is not missed, unless others cannot come any more.
-fn connected<'a>(segment: Segment<'a>, waiting: &Waiting) -> Look<'a, Result<(), JoinError>> {
-    let absent = absent(segment);
-    let Some(first) = absent.first() else {
-        return Look::Done(Ok(()));
-    };
-    for rank in 0..segment.geometry().world() {
-        match wait::gone(segment, rank) {
-            Ok(None) => {}
-            Ok(Some(why)) => {
-                return Look::Done(Err(waiting.error(segment, why, absent).into()));
-            }
-            Err(error) => return Look::Done(Err(error.into())),
-        }
-    }
-    match segment.member_signal(first) {
-        Some(signal) => Look::Sleep(signal, absent),
-        None => Look::Done(Ok(())),
     }
 }
 
