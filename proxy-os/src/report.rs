@@ -64,7 +64,7 @@ pub enum WaitingOn {
     Worker,
     /// The device: these start words have not fired. Empty in a partial record.
     Device(Vec<Unfired>),
-    /// The worker is inside this call of the library, for this task or another one.
+    /// The worker has been inside this call of the library for a tenth of a second or longer, for this task or another one.
     Call(InCall),
     /// The library, whose calls return and say that nothing moves.
     Library,
@@ -178,6 +178,9 @@ pub struct Dump {
     pub partial: bool,
 }
 
+/// From this age on a library call is what a task waits for; a younger one is one of the many that a worker makes.
+const LINGERING: Duration = Duration::from_millis(100);
+
 /// Records that are kept for [`ProxyQueue::reports`]: the last so many.
 const KEPT: usize = 64;
 
@@ -238,7 +241,8 @@ impl Shared {
             Err(_) => (None, true),
         };
         let unfired = || self.words_of(*task).map(WaitingOn::Device);
-        let (waiting_on, partial) = match (task.state, inside) {
+        let lingering = inside.filter(|inside| inside.age >= LINGERING);
+        let (waiting_on, partial) = match (task.state, lingering) {
             (RunState::Done, _) => (WaitingOn::Nothing, false),
             (_, Some(inside)) => (WaitingOn::Call(inside), false),
             (RunState::Init, None) => (WaitingOn::Worker, false),
