@@ -10,7 +10,7 @@
  * - Out-parameters are untouched on error, but where a function says so.
  * - Times are microseconds; ENC_PROXY_FOREVER never passes.
  * - ENC_PROXY_PANIC: a fault of this library was contained. The handle can only be destroyed then.
- * - The collective library and the log sink must not throw: an exception (or a panic of another Rust runtime) that leaves one of their
+ * - The collective library, the log sink and the functions for dynamic sizes must not throw: an exception (or a panic of another Rust runtime) that leaves one of their
  *   functions cannot be contained and aborts the process with a message.
  * - ENC_PROXY_FORKED: a forked child has none of the threads. It can exit, or exec; every call is an error at once.
  */
@@ -40,11 +40,17 @@
 /** Ranks of a bus at most. */
 #define BP_MAX_RANKS 128
 
+/** Bytes of a signature: a digest of the collectives that a rank is to run. */
+#define ENC_PROXY_SIGNATURE_BYTES 16
+
 /** One rank's place on the host bus. Any thread may use it, one at a time: a second call meanwhile is `ENC_PROXY_BUSY`. */
 typedef struct bananaphone bananaphone;
 
 /** One rank's side of a barrier. Any thread may use it, one at a time: a second call meanwhile is `ENC_PROXY_BUSY`. */
 typedef struct bp_barrier bp_barrier;
+
+/** One rank's global communicator. Any thread may use it, one at a time: a second call meanwhile is `ENC_PROXY_BUSY`. */
+typedef struct enc_glb_comm enc_glb_comm;
 
 /** A communicator whose proxy calls (start, progress, stop) belong to the contexts that are made with it. */
 typedef struct enc_proxy_comm enc_proxy_comm;
@@ -54,6 +60,13 @@ typedef struct enc_proxy_group enc_proxy_group;
 
 /** A collective library that has been opened, has the right version and all of its 37 exports. */
 typedef struct enc_proxy_library enc_proxy_library;
+
+/**
+ * Reports that come without a call: on a signal, at intervals, to tools such as `proxytop`, and after a failed task, a deadline or a
+ * dead worker. One thread, `proxy-report`; one service per process. The same can be asked for by `NEURON_RT_PROXY_REPORT` and
+ * its relatives, without a line of code.
+ */
+typedef struct enc_proxy_report_service enc_proxy_report_service;
 
 /**
  * Settings by the names of their environment variables. What `enc_proxy_settings_set` gives beats the environment, which
@@ -175,7 +188,10 @@ typedef struct enc_proxy_group_config {
     uint32_t reserved;
     /** NULL = those of the environment. What they say of the worker counts for the first share only. */
     struct enc_proxy_settings *settings;
-    /** How long to wait, in microseconds, while somebody else is creating or releasing the group; 0 = not at all. */
+    /**
+     * How long to wait, in microseconds, while somebody else is creating or releasing the group; 0 = not at all. Not at all either on a
+     * worker's thread.
+     */
     uint64_t timeout_us;
 } enc_proxy_group_config;
 
@@ -383,9 +399,9 @@ typedef struct encd_context_config {
     enc_proxy_arming_t arming;
     /** `ENC_PROXY_STOP_AT_END` or `ENC_PROXY_STOP_AT_SWITCH`. */
     enc_proxy_stop_t stop_at;
-    /** Slot of the host bus for the execution barrier; counts with `barrier_bus`. */
+    /** Slot of the host bus for the execution barrier; counts with `barrier_bus` or `glb_comm`, as all that begins with `barrier_`. */
     uint32_t barrier_slot;
-    /** An execution has a barrier task, too, over this host bus. NULL = it has none. */
+    /** An execution has a barrier task, too, over this host bus. NULL = it has none, but with `glb_comm`. */
     struct bananaphone *barrier_bus;
     /** Ranks of the bus that take part. NULL = all. */
     const uint16_t *barrier_ranks;
@@ -399,10 +415,31 @@ typedef struct encd_context_config {
     uint64_t barrier_timeout_us;
     /** Semaphores that the barrier's leader (its lowest rank) raises by one when all have arrived; the NULL ones are left out. */
     uint32_t *barrier_semaphores[ENC_PROXY_MAX_SEMAPHORES];
+    /**
+     * In place of `barrier_bus`: the barrier is over the bus of this global communicator, whose group the context is in. Cannot be freed before
+     * the context is destroyed.
+     */
+    struct enc_glb_comm *glb_comm;
 } encd_context_config;
 
-/** The form of a dump. */
-typedef uint32_t enc_proxy_dump_t;
+/** The form of a report. */
+typedef uint32_t enc_proxy_form_t;
+
+/** What the service does, for `enc_proxy_report_service_start`. All reports go to the log, those of errors, too. */
+typedef struct enc_proxy_report_config {
+    /** `sizeof(enc_proxy_report_config)`. */
+    size_t struct_size;
+    /** Must be 0. */
+    uint64_t flags;
+    /** Reports go into this directory as JSON files, too; UTF-8. NULL = they do not. */
+    const char *directory;
+    /** A report this often, in microseconds; 0 = none. It is one file, which is replaced each time. */
+    uint64_t every_us;
+    /** A report when this signal comes, after which the handler that was there is called; 0 = none. */
+    uint32_t signal;
+    /** 1 = tools of the same user are answered. */
+    uint32_t socket;
+} enc_proxy_report_config;
 
 /** What a rank is told about its bus, for `bp_create`. All ranks must be told the same, but for `rank`. */
 typedef struct bp_config {
@@ -469,6 +506,66 @@ typedef struct bp_counters {
 
 /** How far a barrier is. */
 typedef uint32_t bp_barrier_progress_t;
+
+/** What a global communicator is made of, for `enc_setup_global_comm`. */
+typedef struct enc_glb_comm_config {
+    /** `sizeof(enc_glb_comm_config)`. */
+    size_t struct_size;
+    /** Must be 0. */
+    uint64_t flags;
+    /**
+     * The host bus, which all ranks of this machine join. Its `timeout_us` is the deadline of each step that waits for other ranks; 0 =
+     * `NEURON_RT_PROXY_BUS_TIMEOUT`.
+     */
+    const struct bp_config *bus;
+    /** NULL = those of the environment. */
+    struct enc_proxy_settings *settings;
+    /** A digest of this rank's collectives, 16 bytes: all ranks must have the same. NULL = nothing is exchanged, on no rank. */
+    const uint8_t *signature;
+    /** On rank 0 with a signature: what makes the unique id that all ranks get. Else not looked at. */
+    struct enc_proxy_library *library;
+    /** The device of this rank, which says what group it is in. */
+    uint32_t device;
+    /** Ranks of the communicator that the unique id is for; 0 = those of the bus. */
+    uint32_t rank_n;
+} enc_glb_comm_config;
+
+/**
+ * The embedder's answer to one question of the library: a size or an offset in bytes.
+ *
+ * - `user`: as given to `enc_proxy_set_dynamic_sizes`.
+ * - `host_mem`: the library's, as it is: the host memory (`enc_host_mem`) that the connector names for its dynamic input.
+ * - `elem`: the size of an element, by its name: no source says what it is. `peer`: the rank asked about. `rank_n`: ranks of the communicator.
+ *
+ * Called by a worker inside a tick: it must not wait, and must not call the collective library.
+ */
+typedef size_t (*enc_proxy_dynamic_get)(void *user, void *host_mem, size_t elem, int peer, int rank_n);
+
+/** Takes the number of bytes that were received from the rank `src`. The other arguments and what it may do: as for `enc_proxy_dynamic_get`. */
+typedef void (*enc_proxy_dynamic_set)(void *user,
+                                      void *host_mem,
+                                      size_t bytes,
+                                      size_t elem,
+                                      int src,
+                                      int rank_n);
+
+/** The embedder's functions for dynamic sizes, for `enc_proxy_set_dynamic_sizes`; none may be NULL. */
+typedef struct enc_proxy_dynamic_sizes {
+    /** `sizeof(enc_proxy_dynamic_sizes)`. */
+    size_t struct_size;
+    /** Must be 0. */
+    uint64_t flags;
+    /** Handed to each function as it is. */
+    void *user;
+    /** Answers `nec_get_dynamic_send_size_bytes`. */
+    enc_proxy_dynamic_get send_size_bytes;
+    /** Answers `nec_get_dynamic_send_offset_bytes`. */
+    enc_proxy_dynamic_get send_offset_bytes;
+    /** Answers `nec_get_dynamic_recv_offset_bytes`. */
+    enc_proxy_dynamic_get recv_offset_bytes;
+    /** Takes what `nec_set_recv_size_bytes` tells. */
+    enc_proxy_dynamic_set set_recv_size_bytes;
+} enc_proxy_dynamic_sizes;
 
 /** Success. */
 #define NRT_SUCCESS 0
@@ -632,6 +729,15 @@ typedef uint32_t bp_barrier_progress_t;
 /** The task has its final code already, which waits to be consumed. */
 #define ENC_PROXY_TASK_DONE (-116)
 
+/** An op has dynamic sizes, and `enc_proxy_set_dynamic_sizes` was not called. */
+#define ENC_PROXY_NO_DYNAMIC_SIZES (-117)
+
+/** The ranks of a global communicator have different collectives, or one of them has failed. */
+#define ENC_PROXY_MISMATCH (-118)
+
+/** The ranks of a global communicator have got no unique id. */
+#define ENC_PROXY_NO_UNIQUE_ID (-119)
+
 /** Something failed. */
 #define ENC_PROXY_LOG_ERROR 0
 
@@ -710,11 +816,11 @@ typedef uint32_t bp_barrier_progress_t;
 /** The specification's letter: every stream at every switch of blocks. */
 #define ENC_PROXY_STOP_AT_SWITCH 1
 
-/** Lines for people. */
-#define ENC_PROXY_DUMP_TEXT 0
+/** Lines for people, the verdict first. */
+#define ENC_PROXY_TEXT 0
 
-/** One JSON object; `version` grows when a member goes away or changes its meaning. */
-#define ENC_PROXY_DUMP_JSON 1
+/** One JSON object; its member `schema` is `proxy-report/1`, within which members are only added. */
+#define ENC_PROXY_JSON 1
 
 /** It has not come yet. */
 #define BP_MEMBER_FREE 0
@@ -1150,7 +1256,7 @@ NRT_STATUS enc_proxy_group_get_health(struct enc_proxy_group *group,
  * - `context`: receives the handle; give it back by `encd_context_destroy`.
  *
  * Errors: `ENC_PROXY_FIFO` (the text names stream, block, array, index and field), `NRT_INVALID`, `NRT_INVALID_HANDLE`, `NRT_CLOSED` (the group has
- * been released), `NRT_RESOURCE` (256 contexts or 64 ranks per group). Threads: any. Cost: one pass over each array.
+ * been released), `NRT_RESOURCE` (256 contexts or 64 ranks per group), `ENC_PROXY_NO_DYNAMIC_SIZES`. Threads: any. Cost: one pass over each array.
  *
  * The caller promises:
  * `config` is readable for the size that it says, and its arrays for the lengths that it says; `context` is writable. Until the context
@@ -1178,6 +1284,17 @@ NRT_STATUS encd_context_destroy(struct encd_context *context);
  */
 NRT_STATUS enc_proxy_arm(struct encd_context *context,
                          proxy_task_state_type kind);
+
+/**
+ * Gives a context's start words a fresh start after an execution that ended before its device fired (aborted, timed out, a failed start): every
+ * word is consumed and none is armed, so that the next enqueue arms anew. Without it a fire that comes late starts the next execution before its
+ * time, or has every enqueue refused with `ENC_PROXY_FIRED_BEFORE_ARM`. Stop the device first: a fire that comes after this call is taken for
+ * the next execution's.
+ *
+ * Errors: `ENC_PROXY_BUSY` (a task of the context is unfinished; nothing is changed), `NRT_INVALID_HANDLE`. Threads: any, but not beside an enqueue of
+ * the context. Cost: two atomic instructions per word.
+ */
+NRT_STATUS encd_context_reset(struct encd_context *context);
 
 /**
  * Ends one task with `ENC_PROXY_ABORTED`: its started streams are stopped, barrier peers are told. The status is left for its consumer.
@@ -1239,30 +1356,82 @@ NRT_STATUS enc_proxy_abort_all(uint64_t timeout_us,
                                size_t *tasks);
 
 /**
- * Tasks, start words that have not fired, counters and the last 64 state changes of a group.
+ * The report of the whole process: a verdict in one sentence, then tasks, workers, the last changes of state, libraries and settings with
+ * their origins. It is read from words that the workers publish anyway, so it is there while a worker is stuck.
  *
- * - `form`: `ENC_PROXY_DUMP_TEXT` or `ENC_PROXY_DUMP_JSON`.
- * - `buffer`, `bytes`, `length`: as for `enc_proxy_library_get_path`. 65536 bytes are enough but for hundreds of unfinished tasks.
+ * - `form`: `ENC_PROXY_TEXT` or `ENC_PROXY_JSON`.
+ * - `stall_us`: a wait counts as a stall from this age on, in microseconds; 0 = one second.
+ * - `buffer`, `bytes`, `length`: as for `enc_proxy_library_get_path`. Each call makes a new report, which may be longer than the one whose
+ *   length was asked for.
  *
- * Errors: `ENC_PROXY_TOO_SMALL`, `NRT_INVALID`, `NRT_INVALID_HANDLE`. Threads: any, also while the worker is stuck inside the collective
- * library; calls nothing in it.
+ * Errors: `ENC_PROXY_TOO_SMALL`, `NRT_INVALID`. Threads: any, also the worker's and while a worker is stuck inside the collective
+ * library; calls nothing in it. Cost: milliseconds, 200 at most; what could not be had then is named in the report.
+ *
+ * The caller promises:
+ * `buffer` is writable for `bytes`, `length` writable or null.
+ */
+NRT_STATUS enc_proxy_report(enc_proxy_form_t form,
+                            uint64_t stall_us,
+                            char *buffer,
+                            size_t bytes,
+                            size_t *length);
+
+/**
+ * As `enc_proxy_report`, written to a descriptor: of a file, a pipe, a socket. The descriptor stays open. Waits as long as its other end
+ * takes to read; a pipe that nobody reads raises SIGPIPE, as any write does.
+ *
+ * Errors: `NRT_INVALID` (also: `fd` is no open descriptor), `NRT_RESOURCE` (the write failed; a part may have been written). Threads: as for
+ * `enc_proxy_report`.
+ */
+NRT_STATUS enc_proxy_report_to_fd(enc_proxy_form_t form,
+                                  uint64_t stall_us,
+                                  int fd);
+
+/**
+ * The report of one group: the record of `enc_proxy_report` without the other groups, its verdict about this one.
+ *
+ * - `form`, `buffer`, `bytes`, `length`: as for `enc_proxy_report`.
+ *
+ * Errors: `ENC_PROXY_TOO_SMALL`, `NRT_INVALID`, `NRT_INVALID_HANDLE`. Threads and cost: as for `enc_proxy_report`.
  *
  * The caller promises:
  * `buffer` is writable for `bytes`, `length` writable or null.
  */
 NRT_STATUS enc_proxy_dump(struct enc_proxy_group *group,
-                          enc_proxy_dump_t form,
+                          enc_proxy_form_t form,
                           char *buffer,
                           size_t bytes,
                           size_t *length);
+
+/**
+ * Starts the service. Takes a signal whose handler is then the service's own, until it is stopped.
+ *
+ * - `service`: receives the handle; give it back by `enc_proxy_report_service_stop`.
+ *
+ * Errors: `ENC_PROXY_BUSY` (the process has one, perhaps by its environment), `NRT_INVALID` (also: the signal cannot be caught), `NRT_RESOURCE`. Nothing
+ * is left of one that did not start. Threads: any.
+ *
+ * The caller promises:
+ * `config` is readable for the size that it says and its `directory` up to its end, `service` writable.
+ */
+NRT_STATUS enc_proxy_report_service_start(const struct enc_proxy_report_config *config,
+                                          struct enc_proxy_report_service **service);
+
+/**
+ * Stops the service, and puts the signal's former handler back if nobody has changed it since. Waits up to 2 seconds for a report that is
+ * being written.
+ *
+ * Errors: `NRT_INVALID_HANDLE`. Threads: any.
+ */
+NRT_STATUS enc_proxy_report_service_stop(struct enc_proxy_report_service *service);
 
 /**
  * Joins the bus of a job, or opens it. Returns when this rank is on it; `bp_connect` waits for the others.
  *
  * - `bus`: receives the handle; give it back by `bp_cleanup`.
  *
- * Errors: `ENC_PROXY_JOIN`, `NRT_TIMEOUT`, `ENC_PROXY_PEER_DEAD`, `NRT_RESOURCE`, `NRT_INVALID`; nothing is left of a join that failed. Threads: any but a
- * worker's.
+ * Errors: `ENC_PROXY_JOIN`, `NRT_TIMEOUT`, `ENC_PROXY_PEER_DEAD`, `ENC_PROXY_WRONG_THREAD`, `NRT_RESOURCE`, `NRT_INVALID`; nothing is left of a join that failed.
+ * Threads: any but a worker's.
  *
  * The caller promises:
  * `config` is readable for the size that it says and its `job` up to its end, `bus` writable.
@@ -1276,7 +1445,8 @@ NRT_STATUS bp_create(const struct bp_config *config,
  * - `timeout_us`: microseconds to wait at most.
  *
  * Errors: `NRT_TIMEOUT` (the text lists the missing ranks), `ENC_PROXY_PEER_DEAD`, `ENC_PROXY_JOIN` (another rank could not), `ENC_PROXY_BUSY`,
- * `NRT_INVALID_HANDLE`. Threads: any but a worker's.
+ * `NRT_INVALID_HANDLE`.
+ * Threads: any but a worker's (`ENC_PROXY_WRONG_THREAD`).
  */
 NRT_STATUS bp_connect(struct bananaphone *bus,
                       uint64_t timeout_us);
@@ -1288,7 +1458,8 @@ NRT_STATUS bp_connect(struct bananaphone *bus,
  * - `data`, `bytes`: the message; may be empty.
  * - `timeout_us`: microseconds to wait at most while the ring is full.
  *
- * Errors: `NRT_TIMEOUT`, `ENC_PROXY_PEER_DEAD`, `NRT_CLOSED` (after a hang-up), `ENC_PROXY_BUSY`, `NRT_INVALID`, `NRT_INVALID_HANDLE`. Threads: any but a worker's.
+ * Errors: `NRT_TIMEOUT`, `ENC_PROXY_PEER_DEAD`, `NRT_CLOSED` (after a hang-up), `ENC_PROXY_BUSY`, `NRT_INVALID`, `NRT_INVALID_HANDLE`.
+ * Threads: any but a worker's (`ENC_PROXY_WRONG_THREAD`).
  *
  * The caller promises:
  * `data` is readable for `bytes`.
@@ -1322,7 +1493,7 @@ NRT_STATUS bp_broadcast(struct bananaphone *bus,
  * - `timeout_us`: microseconds to wait at most.
  *
  * Errors: `NRT_TIMEOUT`, `ENC_PROXY_PEER_DEAD`, `ENC_PROXY_TOO_SMALL`, `ENC_PROXY_CROWDED`, `NRT_CLOSED`, `ENC_PROXY_BUSY`, `NRT_INVALID`, `NRT_INVALID_HANDLE`.
- * What was written to `buffer` means nothing on error. Threads: any but a worker's.
+ * What was written to `buffer` means nothing on error. Threads: any but a worker's (`ENC_PROXY_WRONG_THREAD`).
  *
  * The caller promises:
  * `buffer` is writable for `bytes`, `length` writable, `got_tag` writable or null.
@@ -1345,7 +1516,8 @@ NRT_STATUS bp_recv(struct bananaphone *bus,
  * - `timeout_us`: microseconds to wait at most.
  *
  * Errors: `ENC_PROXY_TOO_SMALL` (a part is longer than `stride`; the exchange is over all the same), `NRT_TIMEOUT`, `ENC_PROXY_PEER_DEAD`, `NRT_CLOSED`, `ENC_PROXY_BUSY`,
- * `NRT_INVALID`, `NRT_INVALID_HANDLE`. Threads: any but a worker's.
+ * `NRT_INVALID`, `NRT_INVALID_HANDLE`.
+ * Threads: any but a worker's (`ENC_PROXY_WRONG_THREAD`).
  *
  * The caller promises:
  * `own` is readable for `bytes`, `all` writable for the bus's ranks times `stride`, `lengths` for as many lengths, or null.
@@ -1433,7 +1605,8 @@ NRT_STATUS bp_barrier_create(struct bananaphone *bus,
  * - `timeout_us`: microseconds to wait at most.
  *
  * Errors: `ENC_PROXY_BARRIER_TIMEOUT` (the text lists the missing ranks), `ENC_PROXY_PEER_DEAD`, `ENC_PROXY_MPMD`, `ENC_PROXY_PEER_CANCELLED`, the same for all
- * participants, after which the barrier can be used again; `ENC_PROXY_BUSY`, `NRT_INVALID`, `NRT_INVALID_HANDLE`. Threads: any but a worker's.
+ * participants, after which the barrier can be used again; `ENC_PROXY_BUSY`, `NRT_INVALID`, `NRT_INVALID_HANDLE`. Threads: any but a worker's
+ * (`ENC_PROXY_WRONG_THREAD`).
  */
 NRT_STATUS bp_barrier_wait(struct bp_barrier *barrier,
                            uint64_t exec_id,
@@ -1487,6 +1660,67 @@ NRT_STATUS bp_barrier_poll(struct bp_barrier *barrier, bp_barrier_progress_t *pr
 NRT_STATUS bp_barrier_hangup(struct bp_barrier *barrier);
 
 /**
+ * Sets up a rank's global communicator: joins the host bus and waits for all its ranks, compares signatures and hands out the unique id, and
+ * shares or starts the worker of the rank's group.
+ *
+ * - `glb_comm`: receives the handle; give it back by `enc_free_global_comm`. Contexts name it for their barrier; `enc_proxy_glb_comm_get_group` has
+ *   its group.
+ *
+ * Errors: those of `bp_create` and `bp_connect`; `ENC_PROXY_MISMATCH` (signatures differ) and `ENC_PROXY_NO_UNIQUE_ID`, on all ranks; those of
+ * `enc_proxy_group_acquire`; `ENC_PROXY_WRONG_THREAD`. The text names the step; what was done before it has been undone. Threads: any but a worker's. Waits for other
+ * ranks, up to the deadline in each step.
+ *
+ * The caller promises:
+ * `config` is readable for the size that it says, its `bus` as for `bp_create`, its `signature`, if not null, for 16 bytes; `glb_comm` is
+ * writable.
+ */
+NRT_STATUS enc_setup_global_comm(const struct enc_glb_comm_config *config,
+                                 struct enc_glb_comm **glb_comm);
+
+/**
+ * Frees a rank's global communicator: gives its share of the group up, as by `enc_proxy_group_release`, and then leaves the bus.
+ *
+ * - `way`: `ENC_PROXY_DRAIN` or `ENC_PROXY_ABORT`; only the group's last share's counts.
+ * - `timeout_us`: how long the worker may take, in microseconds.
+ * - `others`: receives the number of shares of the group that are left; may be NULL.
+ *
+ * Errors: `ENC_PROXY_BUSY` (contexts have their barrier on its bus, destroy them first; or another thread's call is on it), those of
+ * `enc_proxy_group_release`. After an error nothing has been undone and the handle is still good. Threads: any but the worker's.
+ *
+ * The caller promises:
+ * `others` is writable or null.
+ */
+NRT_STATUS enc_free_global_comm(struct enc_glb_comm *glb_comm,
+                                enc_proxy_release_t way,
+                                uint64_t timeout_us,
+                                uint32_t *others);
+
+/**
+ * The unique id that the ranks have got at the setup.
+ *
+ * - `unique_id`: receives 128 bytes.
+ *
+ * Errors: `NRT_INVALID` (nothing was exchanged), `ENC_PROXY_BUSY`, `NRT_INVALID_HANDLE`. Threads: any.
+ *
+ * The caller promises:
+ * `unique_id` is writable for 128 bytes.
+ */
+NRT_STATUS enc_proxy_glb_comm_get_unique_id(struct enc_glb_comm *glb_comm, uint8_t *unique_id);
+
+/**
+ * A further share of its group, for functions that take a group: contexts, tickets, aborts, reports. It may outlive the global communicator.
+ *
+ * - `group`: receives the handle; give it back by `enc_proxy_group_release`.
+ *
+ * Errors: `NRT_RESOURCE`, `ENC_PROXY_BUSY`, `NRT_INVALID`, `NRT_INVALID_HANDLE`. Threads: any.
+ *
+ * The caller promises:
+ * `group` is writable.
+ */
+NRT_STATUS enc_proxy_glb_comm_get_group(struct enc_glb_comm *glb_comm,
+                                        struct enc_proxy_group **group);
+
+/**
  * Raises the semaphore at `address` by `value`: tells the device that a network operation has completed.
  *
  * On the hardware a plain store does it, as the increment register adds by itself; on host memory the addition is made
@@ -1498,6 +1732,71 @@ NRT_STATUS bp_barrier_hangup(struct bp_barrier *barrier);
  */
 void nec_inc_semaphore(uint32_t *address,
                        uint32_t value);
+
+/**
+ * Gives the functions that answer for dynamic sizes; once per process, before the first context with a dynamic op is made.
+ *
+ * - `sizes`: copied.
+ *
+ * Errors: `NRT_INVALID` (a function is NULL; or other functions have been given before, which stay: the same ones again are accepted).
+ * Threads: any.
+ *
+ * The caller promises:
+ * `sizes` is readable for the size that it says. Until the process ends the functions may be called with `user` from any worker's thread.
+ */
+NRT_STATUS enc_proxy_set_dynamic_sizes(const struct enc_proxy_dynamic_sizes *sizes);
+
+/**
+ * Bytes that an op with dynamic sizes sends to `peer`. Asked by the collective library as it posts the send.
+ *
+ * - `host_mem`: host memory of the connector's dynamic input, not looked at here.
+ * - `elem`, `peer`, `rank_n`: as for `enc_proxy_dynamic_get`.
+ *
+ * 0, which sends nothing, if no functions were given; a context with such an op is refused then, so only a library that asks without being told
+ * to sees it. Any thread; never blocks.
+ *
+ * The caller promises:
+ * The arguments are what the embedder's function takes them for.
+ */
+size_t nec_get_dynamic_send_size_bytes(void *host_mem,
+                                       size_t elem,
+                                       int peer,
+                                       int rank_n);
+
+/**
+ * Where in the send buffer the bytes for `peer` begin. Arguments and the rest: as for `nec_get_dynamic_send_size_bytes`.
+ *
+ * The caller promises:
+ * As there.
+ */
+size_t nec_get_dynamic_send_offset_bytes(void *host_mem,
+                                         size_t elem,
+                                         int peer,
+                                         int rank_n);
+
+/**
+ * Where in the receive buffer the bytes of `peer` go. Arguments and the rest: as for `nec_get_dynamic_send_size_bytes`.
+ *
+ * The caller promises:
+ * As there.
+ */
+size_t nec_get_dynamic_recv_offset_bytes(void *host_mem,
+                                         size_t elem,
+                                         int peer,
+                                         int rank_n);
+
+/**
+ * Tells that `bytes` have been received from the rank `src`. Nothing happens if no functions were given. The other arguments and the rest: as for
+ * `nec_get_dynamic_send_size_bytes`.
+ *
+ * The caller promises:
+ * As there.
+ */
+void nec_set_recv_size_bytes(void *host_mem,
+                             size_t bytes,
+                             size_t elem,
+                             int src,
+                             int rank_n);
 
 #ifdef __cplusplus
 }  // extern "C"

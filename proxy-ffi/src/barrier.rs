@@ -14,12 +14,10 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use proxy_core::phone::barrier::Verdict;
-use proxy_os::DeviceWord;
-use proxy_os::bananaphone::task::TaskBarrier;
 use proxy_os::bananaphone::{Barrier, Progress, Within};
 
 use crate::arg::Out;
-use crate::bus::{BUSES, alone, bananaphone, within};
+use crate::bus::{self, BUSES, alone, bananaphone};
 use crate::call::{self, Done, Failure};
 use crate::handle::Kind;
 use crate::status::NRT_STATUS;
@@ -126,18 +124,13 @@ impl Side {
     }
 }
 
-/// The host barrier of a context. `timeout_us` = how long an execution may be at it; 0 = 120 seconds, as the reference runtime's.
-pub(crate) fn task(
-    barrier: Barrier,
-    semaphores: Vec<DeviceWord>,
-    timeout_us: u64,
-) -> Result<TaskBarrier, Failure> {
+/// How long an execution may be at the host barrier of a context; 0 = 120 seconds, as the reference runtime's.
+pub(crate) fn within(timeout_us: u64) -> Within {
     let knob = "encd_context_config.barrier_timeout_us";
-    let within = match timeout_us {
+    match timeout_us {
         0 => Within::new(Duration::from_secs(120), knob),
-        micros => within(micros, knob),
-    };
-    TaskBarrier::new(barrier, semaphores, within).map_err(Failure::invalid)
+        micros => bus::within(micros, knob),
+    }
 }
 
 /// Makes this rank's side of a barrier. All participants must use the same slot, and no other set of ranks the slot.
@@ -179,7 +172,8 @@ pub unsafe extern "C" fn bp_barrier_create(
 /// - `timeout_us`: microseconds to wait at most.
 ///
 /// Errors: `ENC_PROXY_BARRIER_TIMEOUT` (the text lists the missing ranks), `ENC_PROXY_PEER_DEAD`, `ENC_PROXY_MPMD`, `ENC_PROXY_PEER_CANCELLED`, the same for all
-/// participants, after which the barrier can be used again; `ENC_PROXY_BUSY`, `NRT_INVALID`, `NRT_INVALID_HANDLE`. Threads: any but a worker's.
+/// participants, after which the barrier can be used again; `ENC_PROXY_BUSY`, `NRT_INVALID`, `NRT_INVALID_HANDLE`. Threads: any but a worker's
+/// (`ENC_PROXY_WRONG_THREAD`).
 #[unsafe(no_mangle)]
 pub extern "C" fn bp_barrier_wait(
     barrier: *mut bp_barrier,
@@ -187,7 +181,8 @@ pub extern "C" fn bp_barrier_wait(
     timeout_us: u64,
 ) -> NRT_STATUS {
     call::with("bp_barrier_wait", &BARRIERS, barrier, |barrier| {
-        let within = within(timeout_us, "timeout_us of bp_barrier_wait");
+        let within = bus::within(timeout_us, "timeout_us of bp_barrier_wait");
+        call::may_wait()?;
         alone(&barrier.0)?.wait(exec_id, within).map(drop)
     })
 }
@@ -212,7 +207,8 @@ pub extern "C" fn bp_barrier_sync(
     timeout_us: u64,
 ) -> NRT_STATUS {
     call::with("bp_barrier_sync", &BARRIERS, barrier, |barrier| {
-        let within = within(timeout_us, "timeout_us of bp_barrier_sync");
+        let within = bus::within(timeout_us, "timeout_us of bp_barrier_sync");
+        call::may_wait()?;
         let mut side = alone(&barrier.0)?;
         match side.wait(exec_id, within)? {
             BP_BARRIER_COMPLETE => side.release(),
@@ -233,7 +229,7 @@ pub extern "C" fn bp_barrier_arrive(
     timeout_us: u64,
 ) -> NRT_STATUS {
     call::with("bp_barrier_arrive", &BARRIERS, barrier, |barrier| {
-        let within = within(timeout_us, "timeout_us of bp_barrier_arrive");
+        let within = bus::within(timeout_us, "timeout_us of bp_barrier_arrive");
         alone(&barrier.0)?.arrive(exec_id, within)
     })
 }

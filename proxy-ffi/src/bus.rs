@@ -59,23 +59,37 @@ impl Object {
     /// `ranks`, if not null, is readable for `count` ranks.
     pub(crate) unsafe fn barrier(
         &self,
-        slot: u32,
+        number: u32,
         ranks: *const u16,
         count: u32,
     ) -> Result<Barrier, Failure> {
         let bus = alone(&self.0)?;
-        let slot = u16::try_from(slot).map_err(|_| {
-            Failure::invalid(format_args!("barrier slot {slot}, accepted: 0 to 63"))
-        })?;
-        let limit = usize::from(bus.world());
         // SAFETY: the caller's promise.
-        let given = unsafe { arg::array(ranks, count as usize, limit, "ranks") }?;
-        let participants = if ranks.is_null() {
-            RankSet::below(bus.world())
-        } else {
-            given.iter().copied().collect()
-        };
-        Ok(bus.barrier(slot, participants)?)
+        let participants = unsafe { participants(ranks, count, bus.world()) }?;
+        Ok(bus.barrier(slot(number)?, participants)?)
+    }
+}
+
+/// A barrier slot by its number; the bus says which it has.
+pub(crate) fn slot(number: u32) -> Result<u16, Failure> {
+    u16::try_from(number)
+        .map_err(|_| Failure::invalid(format_args!("barrier slot {number}, accepted: 0 to 63")))
+}
+
+/// The participants of a barrier on a bus of `world` ranks; null = all of them.
+///
+/// # Safety
+/// `ranks`, if not null, is readable for `count` ranks.
+pub(crate) unsafe fn participants(
+    ranks: *const u16,
+    count: u32,
+    world: u16,
+) -> Result<RankSet, Failure> {
+    // SAFETY: the caller's promise.
+    let given = unsafe { arg::array(ranks, count as usize, world.into(), "ranks") }?;
+    match ranks.is_null() {
+        true => Ok(RankSet::below(world)),
+        false => Ok(given.iter().copied().collect()),
     }
 }
 
@@ -117,7 +131,7 @@ pub(crate) fn within(micros: u64, knob: &'static str) -> Within {
 
 /// # Safety
 /// As for `bp_create`.
-unsafe fn options(config: &bp_config) -> Result<Options, Failure> {
+pub(crate) unsafe fn options(config: &bp_config) -> Result<Options, Failure> {
     // SAFETY: the caller's promise.
     let job = unsafe { arg::text(config.job, "job") }?;
     let small = |name: &str, value: u32| {
@@ -152,8 +166,8 @@ unsafe fn options(config: &bp_config) -> Result<Options, Failure> {
 ///
 /// - `bus`: receives the handle; give it back by `bp_cleanup`.
 ///
-/// Errors: `ENC_PROXY_JOIN`, `NRT_TIMEOUT`, `ENC_PROXY_PEER_DEAD`, `NRT_RESOURCE`, `NRT_INVALID`; nothing is left of a join that failed. Threads: any but a
-/// worker's.
+/// Errors: `ENC_PROXY_JOIN`, `NRT_TIMEOUT`, `ENC_PROXY_PEER_DEAD`, `ENC_PROXY_WRONG_THREAD`, `NRT_RESOURCE`, `NRT_INVALID`; nothing is left of a join that failed.
+/// Threads: any but a worker's.
 ///
 /// # Safety
 /// `config` is readable for the size that it says and its `job` up to its end, `bus` writable.
@@ -169,6 +183,7 @@ pub unsafe extern "C" fn bp_create(
         let out = unsafe { Out::new(bus, "bus") }?;
         // SAFETY: the caller's promise.
         let options = unsafe { options(&config) }?;
+        call::may_wait()?;
         let made = Bus::create(&options)?;
         out.set(call::handle(&BUSES, Object(Mutex::new(made)))?);
         Ok(())
@@ -180,10 +195,12 @@ pub unsafe extern "C" fn bp_create(
 /// - `timeout_us`: microseconds to wait at most.
 ///
 /// Errors: `NRT_TIMEOUT` (the text lists the missing ranks), `ENC_PROXY_PEER_DEAD`, `ENC_PROXY_JOIN` (another rank could not), `ENC_PROXY_BUSY`,
-/// `NRT_INVALID_HANDLE`. Threads: any but a worker's.
+/// `NRT_INVALID_HANDLE`.
+/// Threads: any but a worker's (`ENC_PROXY_WRONG_THREAD`).
 #[unsafe(no_mangle)]
 pub extern "C" fn bp_connect(bus: *mut bananaphone, timeout_us: u64) -> NRT_STATUS {
     call::with("bp_connect", &BUSES, bus, |bus| {
+        call::may_wait()?;
         Ok(alone(&bus.0)?.connect(within(timeout_us, "timeout_us of bp_connect"))?)
     })
 }
@@ -194,7 +211,8 @@ pub extern "C" fn bp_connect(bus: *mut bananaphone, timeout_us: u64) -> NRT_STAT
 /// - `data`, `bytes`: the message; may be empty.
 /// - `timeout_us`: microseconds to wait at most while the ring is full.
 ///
-/// Errors: `NRT_TIMEOUT`, `ENC_PROXY_PEER_DEAD`, `NRT_CLOSED` (after a hang-up), `ENC_PROXY_BUSY`, `NRT_INVALID`, `NRT_INVALID_HANDLE`. Threads: any but a worker's.
+/// Errors: `NRT_TIMEOUT`, `ENC_PROXY_PEER_DEAD`, `NRT_CLOSED` (after a hang-up), `ENC_PROXY_BUSY`, `NRT_INVALID`, `NRT_INVALID_HANDLE`.
+/// Threads: any but a worker's (`ENC_PROXY_WRONG_THREAD`).
 ///
 /// # Safety
 /// `data` is readable for `bytes`.
@@ -211,6 +229,7 @@ pub unsafe extern "C" fn bp_send(
         // SAFETY: the caller's promise.
         let message = unsafe { arg::array(data, bytes, arg::longest::<u8>(), "data") }?;
         let within = within(timeout_us, "timeout_us of bp_send");
+        call::may_wait()?;
         Ok(alone(&bus.0)?.send(rank(to)?, tag, message, within)?)
     })
 }
@@ -231,6 +250,7 @@ pub unsafe extern "C" fn bp_broadcast(
         // SAFETY: the caller's promise.
         let message = unsafe { arg::array(data, bytes, arg::longest::<u8>(), "data") }?;
         let within = within(timeout_us, "timeout_us of bp_broadcast");
+        call::may_wait()?;
         Ok(alone(&bus.0)?.broadcast(tag, message, within)?)
     })
 }
@@ -252,7 +272,7 @@ fn rank(number: u32) -> Result<u16, Failure> {
 /// - `timeout_us`: microseconds to wait at most.
 ///
 /// Errors: `NRT_TIMEOUT`, `ENC_PROXY_PEER_DEAD`, `ENC_PROXY_TOO_SMALL`, `ENC_PROXY_CROWDED`, `NRT_CLOSED`, `ENC_PROXY_BUSY`, `NRT_INVALID`, `NRT_INVALID_HANDLE`.
-/// What was written to `buffer` means nothing on error. Threads: any but a worker's.
+/// What was written to `buffer` means nothing on error. Threads: any but a worker's (`ENC_PROXY_WRONG_THREAD`).
 ///
 /// # Safety
 /// `buffer` is writable for `bytes`, `length` writable, `got_tag` writable or null.
@@ -276,6 +296,7 @@ pub unsafe extern "C" fn bp_recv(
         let got_tag = unsafe { Out::optional(got_tag, "got_tag") }?;
         let wanted = (tag != BP_ANY_TAG).then_some(tag);
         let within = within(timeout_us, "timeout_us of bp_recv");
+        call::may_wait()?;
         let received = alone(&bus.0)?.recv_into(rank(from)?, wanted, buffer, within);
         match received {
             Ok((tag, bytes)) => {
@@ -303,7 +324,8 @@ pub unsafe extern "C" fn bp_recv(
 /// - `timeout_us`: microseconds to wait at most.
 ///
 /// Errors: `ENC_PROXY_TOO_SMALL` (a part is longer than `stride`; the exchange is over all the same), `NRT_TIMEOUT`, `ENC_PROXY_PEER_DEAD`, `NRT_CLOSED`, `ENC_PROXY_BUSY`,
-/// `NRT_INVALID`, `NRT_INVALID_HANDLE`. Threads: any but a worker's.
+/// `NRT_INVALID`, `NRT_INVALID_HANDLE`.
+/// Threads: any but a worker's (`ENC_PROXY_WRONG_THREAD`).
 ///
 /// # Safety
 /// `own` is readable for `bytes`, `all` writable for the bus's ranks times `stride`, `lengths` for as many lengths, or null.
@@ -327,6 +349,7 @@ pub unsafe extern "C" fn bp_all_gather(
         let all = unsafe { arg::buffer(all, room, "all") }?;
         // SAFETY: the caller's promise.
         let lengths = unsafe { Out::optional(lengths, "lengths") }?;
+        call::may_wait()?;
         let parts = bus.all_gather(own, within(timeout_us, "timeout_us of bp_all_gather"))?;
         let longest = parts.iter().map(Vec::len).max().unwrap_or(0);
         if longest > stride {

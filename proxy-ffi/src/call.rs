@@ -7,7 +7,9 @@ use std::cell::RefCell;
 use std::ffi::c_char;
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
+use proxy_os::is_worker_thread;
 use proxy_os::sys::fork;
 
 use crate::handle::BadHandle;
@@ -88,6 +90,25 @@ pub(crate) fn destroy<H, T: Send + Sync, const N: usize>(
         drop(last);
         Ok(())
     })
+}
+
+/// Refuses what waits for other ranks or for a queue on a worker's thread, whose own tasks wait meanwhile.
+pub(crate) fn may_wait() -> Done {
+    if is_worker_thread() {
+        return Err(Failure::new(
+            status::ENC_PROXY_WRONG_THREAD,
+            "a worker, inside a function that the collective library has called, cannot wait for this",
+        ));
+    }
+    Ok(())
+}
+
+/// How long a call that need not wait may do so: not at all on a worker's thread.
+pub(crate) fn patience(timeout: Duration) -> Duration {
+    match is_worker_thread() {
+        true => Duration::ZERO,
+        false => timeout,
+    }
 }
 
 /// The object of a further handle argument.

@@ -83,9 +83,9 @@ record!(enc_proxy_comm_config {
 });
 
 /// What the library puts in front of its own messages.
-const HINT: &std::ffi::CStr = c"proxy";
+pub(crate) const HINT: &std::ffi::CStr = c"proxy";
 
-fn number(value: u32, name: &str) -> Result<i32, Failure> {
+pub(crate) fn number(value: u32, name: &str) -> Result<i32, Failure> {
     i32::try_from(value).map_err(|_| {
         Failure::invalid(format_args!(
             "{name} is {value}, accepted: up to {}",
@@ -149,6 +149,7 @@ pub unsafe extern "C" fn enc_proxy_comm_create(
                 config.rank, config.rank_n, config.bypass_graph
             )));
         }
+        call::may_wait()?;
         // SAFETY: the caller's promise.
         let made = unsafe { join(library, &config) }?;
         // SAFETY: the communicator is alive until the destroy, and all else is the caller's promise.
@@ -278,7 +279,7 @@ pub unsafe extern "C" fn enc_proxy_comm_get_connector(
 pub extern "C" fn enc_proxy_comm_destroy(comm: *mut enc_proxy_comm, timeout_us: u64) -> NRT_STATUS {
     let mut freed = Ok(());
     let closed = call::destroy("enc_proxy_comm_destroy", &COMMS, comm, |comm| {
-        unused(comm, arg::long_timeout(timeout_us))?;
+        unused(comm, call::patience(arg::long_timeout(timeout_us)))?;
         if comm.own {
             // SAFETY: made here, nobody else has a reference to its proxy calls, and the destroy is the last call.
             freed = unsafe { comm.library.free_comm(comm.comm) };

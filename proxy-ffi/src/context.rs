@@ -2,16 +2,22 @@
 #![allow(unsafe_code, reason = "exported C functions that take addresses")]
 #![allow(non_camel_case_types, reason = "types of C")]
 
+use std::ops::Deref;
+use std::sync::Arc;
+
 use proxy_core::limits::{BARRIER_DONE_SEMAPHORES, BLOCKS, STREAMS};
 use proxy_core::{Arming, Polarity, Rank, StopAt};
-use proxy_os::{Context, ContextBuilder, DeviceWord, Fifo};
+use proxy_os::bananaphone::task::TaskBarrier;
+use proxy_os::{Context, ContextBuilder, DeviceWord, Fifo, ProxyQueue};
 
 use crate::arg::{self, Out};
 use crate::barrier;
 use crate::bus::{BUSES, bananaphone};
 use crate::call::{self, Failure};
 use crate::comm::{COMMS, enc_proxy_comm};
+use crate::dynamic;
 use crate::fifo::{net_dest_addr, net_ops_info, net_src_addr};
+use crate::glb_comm::{GLOBAL_COMMS, User, enc_glb_comm};
 use crate::group::{GROUPS, enc_proxy_group};
 use crate::handle::Kind;
 use crate::record::{self, record};
@@ -26,7 +32,22 @@ pub struct encd_context {
 
 /// Contexts of all groups of a process; a group has 256.
 const LIMIT: usize = 8192;
-pub(crate) static CONTEXTS: Table<Context, LIMIT> = Table::new(Kind::Context);
+pub(crate) static CONTEXTS: Table<Object, LIMIT> = Table::new(Kind::Context);
+
+/// A context, and the global communicator that it keeps from being freed.
+#[derive(Debug)]
+pub(crate) struct Object {
+    context: Context,
+    _user: Option<User>,
+}
+
+impl Deref for Object {
+    type Target = Context;
+
+    fn deref(&self) -> &Context {
+        &self.context
+    }
+}
 
 /// Streams of a context at most.
 pub const ENC_PROXY_MAX_STREAMS: usize = 4;
@@ -116,9 +137,9 @@ pub struct encd_context_config {
     pub arming: enc_proxy_arming_t,
     /// `ENC_PROXY_STOP_AT_END` or `ENC_PROXY_STOP_AT_SWITCH`.
     pub stop_at: enc_proxy_stop_t,
-    /// Slot of the host bus for the execution barrier; counts with `barrier_bus`.
+    /// Slot of the host bus for the execution barrier; counts with `barrier_bus` or `glb_comm`, as all that begins with `barrier_`.
     pub barrier_slot: u32,
-    /// An execution has a barrier task, too, over this host bus. NULL = it has none.
+    /// An execution has a barrier task, too, over this host bus. NULL = it has none, but with `glb_comm`.
     pub barrier_bus: *mut bananaphone,
     /// Ranks of the bus that take part. NULL = all.
     pub barrier_ranks: *const u16,
@@ -132,13 +153,16 @@ pub struct encd_context_config {
     pub barrier_timeout_us: u64,
     /// Semaphores that the barrier's leader (its lowest rank) raises by one when all have arrived; the NULL ones are left out.
     pub barrier_semaphores: [*mut u32; ENC_PROXY_MAX_SEMAPHORES],
+    /// In place of `barrier_bus`: the barrier is over the bus of this global communicator, whose group the context is in. Cannot be freed before
+    /// the context is destroyed.
+    pub glb_comm: *mut enc_glb_comm,
 }
 record!(encd_context_config {
     struct_size: usize, flags: u64, comm: *mut enc_proxy_comm, rank: u32, stream_n: u32, block_n: u32, skip: u32,
     blocks: *const enc_basic_block, start_words: *const *mut u32, polarity: enc_proxy_polarity_t,
     arming: enc_proxy_arming_t, stop_at: enc_proxy_stop_t, barrier_slot: u32, barrier_bus: *mut bananaphone,
     barrier_ranks: *const u16, barrier_rank_n: u32, barrier_word_n: u32, barrier_words: *const *mut u32,
-    barrier_timeout_us: u64, barrier_semaphores: [*mut u32; ENC_PROXY_MAX_SEMAPHORES],
+    barrier_timeout_us: u64, barrier_semaphores: [*mut u32; ENC_PROXY_MAX_SEMAPHORES], glb_comm: *mut enc_glb_comm,
 });
 
 /// Makes a context: checks everything once, so that nothing malformed reaches the collective library.
@@ -146,7 +170,7 @@ record!(encd_context_config {
 /// - `context`: receives the handle; give it back by `encd_context_destroy`.
 ///
 /// Errors: `ENC_PROXY_FIFO` (the text names stream, block, array, index and field), `NRT_INVALID`, `NRT_INVALID_HANDLE`, `NRT_CLOSED` (the group has
-/// been released), `NRT_RESOURCE` (256 contexts or 64 ranks per group). Threads: any. Cost: one pass over each array.
+/// been released), `NRT_RESOURCE` (256 contexts or 64 ranks per group), `ENC_PROXY_NO_DYNAMIC_SIZES`. Threads: any. Cost: one pass over each array.
 ///
 /// # Safety
 /// `config` is readable for the size that it says, and its arrays for the lengths that it says; `context` is writable. Until the context
@@ -165,8 +189,10 @@ pub unsafe extern "C" fn encd_context_create(
         let out = unsafe { Out::new(context, "context") }?;
         // SAFETY: the caller's promise.
         let builder = unsafe { builder(&config) }?;
-        let made = group.queue.context(builder)?;
-        out.set(call::handle(&CONTEXTS, made)?);
+        // SAFETY: the caller's promise.
+        let (builder, _user) = unsafe { with_barrier(builder, &config, &group.queue) }?;
+        let context = group.queue.context(builder)?;
+        out.set(call::handle(&CONTEXTS, Object { context, _user })?);
         Ok(())
     })
 }
@@ -209,31 +235,63 @@ unsafe fn builder(config: &encd_context_config) -> Result<ContextBuilder, Failur
         builder =
             builder.device_wait(unsafe { words(config.start_words, streams, "start_words") }?);
     }
-    if config.barrier_bus.is_null() {
-        return Ok(builder);
-    }
-    // SAFETY: the caller's promise.
-    unsafe { with_barrier(builder, config) }
+    Ok(builder)
 }
 
+/// Adds the barrier task, if the context has one; with it, what the context holds for its life.
+///
 /// # Safety
 /// As for `encd_context_create`.
 unsafe fn with_barrier(
     builder: ContextBuilder,
     config: &encd_context_config,
-) -> Result<ContextBuilder, Failure> {
-    let bus = call::other(&BUSES, config.barrier_bus)?;
+    queue: &Arc<ProxyQueue>,
+) -> Result<(ContextBuilder, Option<User>), Failure> {
+    let over = (
+        config.barrier_slot,
+        config.barrier_ranks,
+        config.barrier_rank_n,
+    );
+    let timeout = config.barrier_timeout_us;
+    let (task, user) = match (config.barrier_bus.is_null(), config.glb_comm.is_null()) {
+        (true, true) => return Ok((builder, None)),
+        (false, false) => {
+            return Err(Failure::invalid(
+                "barrier_bus and glb_comm are both given, accepted: one of them",
+            ));
+        }
+        (false, true) => {
+            let bus = call::other(&BUSES, config.barrier_bus)?;
+            // SAFETY: the caller's promise.
+            let barrier = unsafe { bus.barrier(over.0, over.1, over.2) }?;
+            // SAFETY: the caller's promise.
+            let semaphores = unsafe { semaphores(config) }?;
+            let task = TaskBarrier::new(barrier, semaphores, barrier::within(timeout));
+            (task.map_err(Failure::invalid)?, None)
+        }
+        (true, false) => {
+            let comm = call::other(&GLOBAL_COMMS, config.glb_comm)?;
+            // SAFETY: the caller's promise.
+            let semaphores = unsafe { semaphores(config) }?;
+            // SAFETY: the caller's promise.
+            let (task, user) = unsafe { comm.barrier(queue, over, semaphores, timeout) }?;
+            (task, Some(user))
+        }
+    };
+    let count = limited("barrier_word_n", config.barrier_word_n, STREAMS)?;
     // SAFETY: the caller's promise.
-    let barrier = unsafe {
-        bus.barrier(
-            config.barrier_slot,
-            config.barrier_ranks,
-            config.barrier_rank_n,
-        )
-    }?;
-    let semaphores = config.barrier_semaphores.into_iter();
+    let words = unsafe { words(config.barrier_words, count, "barrier_words") }?;
+    Ok((builder.barrier(Box::new(task), words), user))
+}
+
+/// The semaphores of a barrier's leader.
+///
+/// # Safety
+/// As for `encd_context_create`.
+unsafe fn semaphores(config: &encd_context_config) -> Result<Vec<DeviceWord>, Failure> {
+    let given = config.barrier_semaphores.into_iter();
     let mut raised = Vec::new();
-    for semaphore in semaphores.filter(|semaphore| !semaphore.is_null()) {
+    for semaphore in given.filter(|semaphore| !semaphore.is_null()) {
         // SAFETY: the caller's promise.
         let word = unsafe { DeviceWord::new(semaphore) };
         let misaligned = || {
@@ -243,11 +301,7 @@ unsafe fn with_barrier(
         };
         raised.push(word.ok_or_else(misaligned)?);
     }
-    let count = limited("barrier_word_n", config.barrier_word_n, STREAMS)?;
-    // SAFETY: the caller's promise.
-    let words = unsafe { words(config.barrier_words, count, "barrier_words") }?;
-    let task = barrier::task(barrier, raised, config.barrier_timeout_us)?;
-    Ok(builder.barrier(Box::new(task), words))
+    Ok(raised)
 }
 
 /// A choice by its number.
@@ -282,14 +336,11 @@ unsafe fn sets(block: &enc_basic_block, streams: usize) -> Result<Vec<Fifo>, Fai
     let sets = unsafe { arg::array(block.fifo_sets, streams, streams, "fifo_sets") }?;
     let mut copied = Vec::with_capacity(streams);
     for set in sets {
+        let (ops, count) = (set.net_ops_info_fifo, set.net_ops_info_n);
+        // SAFETY: the caller's promise; any bytes are a value of the record.
+        dynamic::answered(unsafe { arg::array(ops, count, MAX_ENTRIES, "net_ops_info_fifo") }?)?;
         // SAFETY: the caller's promise.
-        let ops = unsafe {
-            copy(
-                set.net_ops_info_fifo,
-                set.net_ops_info_n,
-                "net_ops_info_fifo",
-            )
-        }?;
+        let ops = unsafe { copy(ops, count, "net_ops_info_fifo") }?;
         // SAFETY: the caller's promise.
         let src = unsafe { copy(set.src_addr_fifo, set.src_addr_n, "src_addr_fifo") }?;
         // SAFETY: the caller's promise.
@@ -363,5 +414,19 @@ pub extern "C" fn enc_proxy_arm(
 ) -> NRT_STATUS {
     call::with("enc_proxy_arm", &CONTEXTS, context, |context| {
         Ok(context.arm(crate::task::kind(kind)?)?)
+    })
+}
+
+/// Gives a context's start words a fresh start after an execution that ended before its device fired (aborted, timed out, a failed start): every
+/// word is consumed and none is armed, so that the next enqueue arms anew. Without it a fire that comes late starts the next execution before its
+/// time, or has every enqueue refused with `ENC_PROXY_FIRED_BEFORE_ARM`. Stop the device first: a fire that comes after this call is taken for
+/// the next execution's.
+///
+/// Errors: `ENC_PROXY_BUSY` (a task of the context is unfinished; nothing is changed), `NRT_INVALID_HANDLE`. Threads: any, but not beside an enqueue of
+/// the context. Cost: two atomic instructions per word.
+#[unsafe(no_mangle)]
+pub extern "C" fn encd_context_reset(context: *mut encd_context) -> NRT_STATUS {
+    call::with("encd_context_reset", &CONTEXTS, context, |context| {
+        Ok(context.reset()?)
     })
 }

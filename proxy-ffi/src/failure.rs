@@ -4,8 +4,11 @@ use std::sync::Arc;
 
 use proxy_core::phone::barrier::{Elsewhere, Verdict};
 use proxy_core::{ContextError, EnqueueError, OrderError, PollError};
+use proxy_os::bananaphone::bootstrap::BootstrapError;
 use proxy_os::bananaphone::{BusError, JoinError, WaitError, Why};
 use proxy_os::config::SettingsError;
+use proxy_os::diagnosis::ServeError;
+use proxy_os::global_comm::{BarrierError, SetupError};
 use proxy_os::nccom::{CallError, LoadError};
 use proxy_os::queue::{ReleaseError, StartError};
 use proxy_os::registry::AcquireError;
@@ -41,6 +44,9 @@ failures! {
     AbortError => abort;
     BusError => bus;
     JoinError => join;
+    SetupError => setup;
+    BarrierError => barrier;
+    ServeError => serve;
 }
 
 const fn start(error: &StartError) -> NRT_STATUS {
@@ -185,5 +191,38 @@ const fn join(error: &JoinError) -> NRT_STATUS {
         JoinError::Corrupt(_) => status::ENC_PROXY_BUS_CORRUPT,
         JoinError::Forked => status::ENC_PROXY_FORKED,
         _ => status::ENC_PROXY_JOIN,
+    }
+}
+
+const fn setup(error: &SetupError) -> NRT_STATUS {
+    match error {
+        SetupError::Join(error) | SetupError::Connect(error) => join(error),
+        SetupError::Exchange(error) => exchange(error),
+        SetupError::Group(error) => acquire(error),
+        SetupError::Leaders(_) => status::NRT_RESOURCE,
+    }
+}
+
+const fn exchange(error: &BootstrapError<BusError>) -> NRT_STATUS {
+    match error {
+        BootstrapError::Receive { error, .. } | BootstrapError::Send { error, .. } => bus(error),
+        BootstrapError::NotAParticipant => status::NRT_INVALID,
+        BootstrapError::Mismatch => status::ENC_PROXY_MISMATCH,
+        BootstrapError::NoUniqueId => status::ENC_PROXY_NO_UNIQUE_ID,
+    }
+}
+
+const fn barrier(error: &BarrierError) -> NRT_STATUS {
+    match error {
+        BarrierError::Bus(error) => bus(error),
+        BarrierError::Semaphores(_) | BarrierError::Seat(_) => status::NRT_INVALID,
+    }
+}
+
+const fn serve(error: &ServeError) -> NRT_STATUS {
+    match error {
+        ServeError::Running => status::ENC_PROXY_BUSY,
+        ServeError::Signal(..) => status::NRT_INVALID,
+        ServeError::Socket(_) | ServeError::Thread(_) => status::NRT_RESOURCE,
     }
 }

@@ -54,7 +54,8 @@ pub struct enc_proxy_group_config {
     pub reserved: u32,
     /// NULL = those of the environment. What they say of the worker counts for the first share only.
     pub settings: *mut enc_proxy_settings,
-    /// How long to wait, in microseconds, while somebody else is creating or releasing the group; 0 = not at all.
+    /// How long to wait, in microseconds, while somebody else is creating or releasing the group; 0 = not at all. Not at all either on a
+    /// worker's thread.
     pub timeout_us: u64,
 }
 record!(enc_proxy_group_config {
@@ -131,18 +132,37 @@ pub unsafe extern "C" fn enc_proxy_group_acquire(
             return Err(Failure::invalid("reserved is not 0"));
         }
         let settings = settings::effective(config.settings)?;
-        let patience = arg::long_timeout(config.timeout_us);
+        let patience = call::patience(arg::long_timeout(config.timeout_us));
         let share = Group::for_device(config.device, &settings, patience)?;
-        let queue = Arc::clone(share.queue());
-        out.set(call::handle(
-            &GROUPS,
-            Object {
-                share: Mutex::new(share),
-                queue,
-            },
-        )?);
+        out.set(taken(share)?);
         Ok(())
     })
+}
+
+/// The handle of a share.
+pub(crate) fn taken(share: Group) -> Result<*mut enc_proxy_group, Failure> {
+    let queue = Arc::clone(share.queue());
+    let share = Mutex::new(share);
+    call::handle(&GROUPS, Object { share, queue })
+}
+
+/// The way of a release with this number.
+pub(crate) fn way(number: enc_proxy_release_t) -> Result<Release, Failure> {
+    match number {
+        ENC_PROXY_DRAIN => Ok(Release::Drain),
+        ENC_PROXY_ABORT => Ok(Release::Abort),
+        _ => Err(Failure::invalid(format_args!(
+            "way is {number}, accepted: ENC_PROXY_DRAIN (0) or ENC_PROXY_ABORT (1)"
+        ))),
+    }
+}
+
+/// Shares that are left after a release.
+pub(crate) const fn left(released: Released) -> u32 {
+    match released {
+        Released::Ended => 0,
+        Released::Kept(others) => others,
+    }
 }
 
 /// Gives up a share. The last one ends the worker: with `ENC_PROXY_DRAIN` after all tasks, with `ENC_PROXY_ABORT` at once.
@@ -168,15 +188,7 @@ pub unsafe extern "C" fn enc_proxy_group_release(
     call::destroy("enc_proxy_group_release", &GROUPS, group, |group| {
         // SAFETY: the caller's promise.
         let out = unsafe { Out::optional(others, "others") }?;
-        let way = match way {
-            ENC_PROXY_DRAIN => Release::Drain,
-            ENC_PROXY_ABORT => Release::Abort,
-            _ => {
-                return Err(Failure::invalid(format_args!(
-                    "way is {way}, accepted: 0 or 1"
-                )));
-            }
-        };
+        let way = self::way(way)?;
         let mut share = match group.share.try_lock() {
             Ok(share) => share,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -185,13 +197,8 @@ pub unsafe extern "C" fn enc_proxy_group_release(
                 return Err(Failure::new(status::ENC_PROXY_BUSY, text));
             }
         };
-        let left = match share.release(way, arg::long_timeout(timeout_us))? {
-            Released::Ended => 0,
-            Released::Kept(others) => others,
-        };
-        if let Some(out) = out {
-            out.set(left);
-        }
+        let released = share.release(way, arg::long_timeout(timeout_us))?;
+        out.into_iter().for_each(|out| out.set(left(released)));
         Ok(())
     })
 }

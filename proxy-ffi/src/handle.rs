@@ -33,10 +33,11 @@ pub(crate) enum Kind {
     Bus = 0x95,
     Barrier = 0x96,
     GlobalComm = 0x97,
+    ReportService = 0x98,
 }
 
 impl Kind {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Library,
         Self::Comm,
         Self::Settings,
@@ -45,6 +46,7 @@ impl Kind {
         Self::Bus,
         Self::Barrier,
         Self::GlobalComm,
+        Self::ReportService,
     ];
 
     /// The name of its type in C.
@@ -58,6 +60,7 @@ impl Kind {
             Self::Bus => "bananaphone",
             Self::Barrier => "bp_barrier",
             Self::GlobalComm => "enc_glb_comm",
+            Self::ReportService => "enc_proxy_report_service",
         }
     }
 }

@@ -9,11 +9,13 @@
 //! | [`library`], [`comm`] | `enc_proxy_library`, `enc_proxy_comm` | the collective library and its communicators |
 //! | [`settings`], [`group`] | `enc_proxy_settings`, `enc_proxy_group` | settings; a share of a group with its worker |
 //! | [`context`], [`task`] | `encd_context`, `enc_proxy_ticket` | what tasks work on; enqueue, check, consume |
-//! | [`abort`], [`dump`] | | ending tasks early; what a group is doing |
+//! | [`abort`] | | ending tasks early |
+//! | [`report`] | `enc_proxy_report_service` | what hangs, and why |
 //! | [`bus`], [`members`], [`barrier`] | `bananaphone`, `bp_barrier` | the host bus |
+//! | [`glb_comm`] | `enc_glb_comm` | a rank's bus and group together |
 //! | [`log`], [`version`], [`status`] | | messages, release, codes and texts |
 //! | [`fifo`] | `net_ops_info`, `net_src_addr`, `net_dest_addr` | records of release 2.31 |
-//! | `reverse` | | what the collective library calls in its host |
+//! | `reverse`, [`dynamic`] | | what the collective library calls in its host |
 //! | `call`, `handle`, `table`, `record`, `arg`, `failure` | | what they share |
 //!
 //! Rules of the interface, which every function keeps:
@@ -30,9 +32,10 @@ pub mod bus;
 mod call;
 pub mod comm;
 pub mod context;
-pub mod dump;
+pub mod dynamic;
 mod failure;
 pub mod fifo;
+pub mod glb_comm;
 pub mod group;
 mod handle;
 #[cfg(test)]
@@ -41,6 +44,7 @@ pub mod library;
 pub mod log;
 pub mod members;
 mod record;
+pub mod report;
 mod reverse;
 pub mod settings;
 pub mod status;

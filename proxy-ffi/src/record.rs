@@ -29,7 +29,7 @@ pub(crate) unsafe trait Record: Copy {
 macro_rules! record {
     ($name:ident { $($field:ident: $kind:ty),+ $(,)? }) => {
         // SAFETY: the constants below check first fields, alignment and the absence of padding; every field is an integer, an
-        // array of integers or a raw pointer, which any bytes are a value of.
+        // array of integers, a raw pointer or an optional function, which any bytes are a value of.
         unsafe impl $crate::record::Record for $name {
             const NAME: &'static str = stringify!($name);
         }

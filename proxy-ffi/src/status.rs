@@ -128,6 +128,13 @@ pub const ENC_PROXY_JOIN: NRT_STATUS = -115;
 /// The task has its final code already, which waits to be consumed.
 pub const ENC_PROXY_TASK_DONE: NRT_STATUS = -116;
 
+/// An op has dynamic sizes, and `enc_proxy_set_dynamic_sizes` was not called.
+pub const ENC_PROXY_NO_DYNAMIC_SIZES: NRT_STATUS = -117;
+/// The ranks of a global communicator have different collectives, or one of them has failed.
+pub const ENC_PROXY_MISMATCH: NRT_STATUS = -118;
+/// The ranks of a global communicator have got no unique id.
+pub const ENC_PROXY_NO_UNIQUE_ID: NRT_STATUS = -119;
+
 /// Each code that the core has a text for, under the name that it has here.
 const CORE: &[(NRT_STATUS, Status)] = &[
     (NRT_SUCCESS, Status::SUCCESS),
@@ -209,6 +216,15 @@ const OWN: &[(NRT_STATUS, &CStr)] = &[
     (ENC_PROXY_CROWDED, c"too many messages with other tags wait"),
     (ENC_PROXY_JOIN, c"the rank could not join the host bus"),
     (ENC_PROXY_TASK_DONE, c"the task is done"),
+    (
+        ENC_PROXY_NO_DYNAMIC_SIZES,
+        c"nobody answers for dynamic sizes",
+    ),
+    (
+        ENC_PROXY_MISMATCH,
+        c"the ranks have different collectives, or one has failed",
+    ),
+    (ENC_PROXY_NO_UNIQUE_ID, c"the ranks have got no unique id"),
 ];
 
 const _: () = {

@@ -84,6 +84,60 @@ fn h36_h46_aborts_by_scope_end_tasks_whether_the_worker_obeys_or_is_stuck() {
 }
 
 #[test]
+fn h73_h74_h76_every_function_answers_in_a_child_in_a_callback_beside_a_destroy_and_to_bad_structs()
+{
+    for flags in [C11, SANITIZED] {
+        let scratch = Scratch::new();
+        let library = scratch.library("tests/c/hooked_library.c");
+        let program = scratch.program("cc", "tests/c/every.c", flags);
+        assert_eq!(succeed(command(&program).arg(&library)), "ok\n");
+    }
+}
+
+#[test]
+fn every_function_of_the_header_is_among_those() {
+    let header = std::fs::read_to_string(common::package("include/enc_proxy.h"));
+    let program = std::fs::read_to_string(common::package("tests/c/every.c"));
+    let (header, program) = (header.expect("the header"), program.expect("the program"));
+    let declared = header
+        .lines()
+        .filter_map(|line| line.strip_prefix("NRT_STATUS "));
+    let names: Vec<&str> = declared
+        .filter_map(|line| Some(line.split_once('(')?.0))
+        .collect();
+    assert!(names.len() > 60, "{names:?}");
+    for name in names {
+        assert!(program.contains(&format!(", {name},")), "{name}");
+    }
+}
+
+#[test]
+fn h38_global_comms_are_set_up_used_and_freed_in_order() {
+    let Some(library) = stand_in("PROXY_SCRIPTED_LIB") else {
+        return;
+    };
+    for flags in [C11, SANITIZED] {
+        let scratch = Scratch::new();
+        let program = scratch.program("cc", "tests/c/glb_comm.c", flags);
+        assert_eq!(succeed(command(&program).arg(&library)), "ok\n");
+    }
+}
+
+#[test]
+fn h15_h46_reports_name_what_hangs_and_a_reset_context_goes_on() {
+    let Some(library) = stand_in("PROXY_SCRIPTED_LIB") else {
+        return;
+    };
+    for flags in [C11, SANITIZED] {
+        let scratch = Scratch::new();
+        let program = scratch.program("cc", "tests/c/report.c", flags);
+        let folder = scratch.path("reports");
+        std::fs::create_dir(&folder).expect("a fresh folder");
+        assert_eq!(succeed(command(&program).arg(&library).arg(folder)), "ok\n");
+    }
+}
+
+#[test]
 fn a_bus_tells_who_is_on_it() {
     for flags in [C11, SANITIZED] {
         let scratch = Scratch::new();
@@ -189,7 +243,9 @@ fn example_4_names_what_hangs_and_aborts_it() {
         let text = example("4_hang", flags, &library);
         for part in [
             "enc_proxy_consume: the task is still WAITING_DEVICE_TRIGGER after",
-            "rank 0, network task exec 812: waits for the device on stream 0, word at 0x",
+            "health 0\n",
+            "group 0, rank 0, network task exec 812 has waited for ",
+            " for the device on stream 0 (word at 0x",
             "is still 0xffffffff",
             "enc_proxy_group_release: 1 tasks are unfinished after",
             "execution 812: aborted by its owner (-1)\n",

@@ -36,7 +36,10 @@ fn h77_python_drives_a_collective_and_prints_the_dump() {
         return;
     };
     let text = succeed(&mut python);
-    assert!(text.starts_with("status 0\n{\"changes\": [{"), "{text}");
+    assert!(
+        text.starts_with("status 0\n{\"schema\": \"proxy-report/1\""),
+        "{text}"
+    );
     assert!(text.contains("\"to\": \"DONE\""), "{text}");
 }
 
@@ -51,7 +54,7 @@ fn h77_a_second_thread_counts_while_one_waits() {
         "{text}"
     );
     assert!(text.contains("\"unfired\": [{"), "{text}");
-    assert!(text.contains("\"exec_id\": 812"), "{text}");
+    assert!(text.contains("\"exec\": 812"), "{text}");
 }
 
 #[test]

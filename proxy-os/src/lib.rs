@@ -62,3 +62,4 @@ pub use queue::{Context, Execution, ProxyQueue, Release, ReleaseError, StartErro
 pub use registry::{AcquireError, Group, Released};
 pub use report::{Dump, GroupState, Record};
 pub use watchdog::Health;
+pub use worker::is_worker_thread;

@@ -35,6 +35,12 @@ pub(crate) fn is_current(shared: &Shared) -> bool {
     std::ptr::eq(OWN.get(), shared)
 }
 
+/// Whether the calling thread is a worker, of whatever queue: inside a function that the collective library has called. What waits for
+/// other ranks or for a queue must not be done there, as the worker's own tasks wait meanwhile. Any thread; a thread-local load.
+pub fn is_worker_thread() -> bool {
+    !OWN.get().is_null()
+}
+
 /// The ladder's budgets from the settings.
 pub(crate) fn budget(settings: &Settings) -> Budget {
     Budget {

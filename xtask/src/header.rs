@@ -14,9 +14,9 @@ use crate::workspace::Workspace;
 const HEADER: &str = "proxy-ffi/include/enc_proxy.h";
 
 /// The sources, in order.
-const SOURCES: [&str; 16] = [
+const SOURCES: [&str; 17] = [
     "status", "version", "log", "arg", "library", "comm", "settings", "fifo", "task", "group",
-    "context", "abort", "dump", "bus", "members", "barrier",
+    "context", "abort", "report", "bus", "members", "barrier", "glb_comm",
 ];
 
 /// What stands above everything.
@@ -33,7 +33,7 @@ const PREAMBLE: &str = "\
  * - Out-parameters are untouched on error, but where a function says so.
  * - Times are microseconds; ENC_PROXY_FOREVER never passes.
  * - ENC_PROXY_PANIC: a fault of this library was contained. The handle can only be destroyed then.
- * - The collective library and the log sink must not throw: an exception (or a panic of another Rust runtime) that leaves one of their
+ * - The collective library, the log sink and the functions for dynamic sizes must not throw: an exception (or a panic of another Rust runtime) that leaves one of their
  *   functions cannot be contained and aborts the process with a message.
  * - ENC_PROXY_FORKED: a forked child has none of the threads. It can exit, or exec; every call is an error at once.
  */";
@@ -63,7 +63,9 @@ fn generate(root: &Path) -> Result<String, String> {
         builder = builder.with_src(root.join(format!("proxy-ffi/src/{source}.rs")));
     }
     // The reverse edge comes last: most embedders never call it.
-    builder = builder.with_src(root.join("proxy-ffi/src/reverse.rs"));
+    for source in ["reverse", "dynamic"] {
+        builder = builder.with_src(root.join(format!("proxy-ffi/src/{source}.rs")));
+    }
     let bindings = builder.generate().map_err(|error| error.to_string())?;
     let mut text = Vec::new();
     bindings.write(&mut text);

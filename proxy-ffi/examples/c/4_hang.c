@@ -49,10 +49,13 @@ int main(int argc, char **argv)
         return 2;
     printf("%s\n", enc_proxy_last_error());
 
-    /* Why: the record names rank, execution, stream and word. */
-    char text[65536];
-    MUST(enc_proxy_dump(group, ENC_PROXY_DUMP_TEXT, text, sizeof text, NULL));
-    printf("%s", text);
+    /* Is it well, and if not, why: the report's first line names group, rank, execution, stream and word. */
+    enc_proxy_group_health health;
+    INIT(health);
+    MUST(enc_proxy_group_get_health(group, &health));
+    printf("health %u\n", health.state);
+    fflush(stdout);
+    MUST(enc_proxy_report_to_fd(ENC_PROXY_TEXT, 50000, 1));
 
     /* A drain would wait for the device, too; its deadline says what is left. An abort ends the task at once. */
     if (enc_proxy_group_release(group, ENC_PROXY_DRAIN, 100000, NULL) != NRT_TIMEOUT)

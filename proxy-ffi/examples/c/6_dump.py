@@ -114,7 +114,7 @@ class Driver:
         return None
 
     def dump(self):
-        buffer = c.create_string_buffer(1 << 16)
+        buffer = c.create_string_buffer(1 << 20)
         self.call("enc_proxy_dump", self.group, c.c_uint32(JSON), buffer, c.c_size_t(len(buffer)), None)
         return json.loads(buffer.value)
 

@@ -15,12 +15,14 @@ use crate::barrier::*;
 use crate::bus::*;
 use crate::comm::*;
 use crate::context::*;
-use crate::dump::*;
+use crate::dynamic::*;
+use crate::glb_comm::*;
 use crate::group::*;
 use crate::library::*;
 use crate::log::*;
 use crate::members::*;
 use crate::record::Record;
+use crate::report::*;
 use crate::settings::*;
 use crate::status::*;
 use crate::task::*;
@@ -36,6 +38,8 @@ struct Objects {
     context: *mut encd_context,
     bus: *mut bananaphone,
     barrier: *mut bp_barrier,
+    glb_comm: *mut enc_glb_comm,
+    service: *mut enc_proxy_report_service,
 }
 
 fn good(status: NRT_STATUS) {
@@ -84,6 +88,8 @@ impl Objects {
             context: null_mut(),
             bus: null_mut(),
             barrier: null_mut(),
+            glb_comm: null_mut(),
+            service: null_mut(),
         };
         good(c!(enc_proxy_library_open(
             library.as_ptr(),
@@ -121,11 +127,29 @@ impl Objects {
             0,
             &mut objects.barrier
         )));
+        let job = CString::new(format!("panic-glb-{}-{number}", std::process::id()));
+        let job = job.expect("no zero byte");
+        bus.job = job.as_ptr();
+        let mut config = zeroed::<enc_glb_comm_config>();
+        (config.bus, config.device) = (&raw const bus, 2000 + number);
+        good(c!(enc_setup_global_comm(&config, &mut objects.glb_comm)));
+        let config = zeroed::<enc_proxy_report_config>();
+        good(c!(enc_proxy_report_service_start(
+            &config,
+            &mut objects.service
+        )));
         objects
     }
 
     /// Every handle can be destroyed, whatever happened to it.
     fn destroy(self) {
+        good(enc_proxy_report_service_stop(self.service));
+        good(c!(enc_free_global_comm(
+            self.glb_comm,
+            ENC_PROXY_DRAIN,
+            ENC_PROXY_FOREVER,
+            null_mut()
+        )));
         good(bp_barrier_hangup(self.barrier));
         good(bp_cleanup(self.bus));
         good(encd_context_destroy(self.context));
@@ -172,7 +196,21 @@ const ROWS: &[Row] = rows! {
         enc_proxy_settings_dump |o| c!(enc_proxy_settings_dump(o.settings, null_mut(), 0, out()));
         enc_proxy_group_acquire |_objects| c!(enc_proxy_group_acquire(&zeroed::<enc_proxy_group_config>(), out()));
         enc_proxy_abort_all |_objects| c!(enc_proxy_abort_all(0, out()));
+        enc_proxy_report |_objects| c!(enc_proxy_report(ENC_PROXY_TEXT, 0, null_mut(), 0, out()));
+        enc_proxy_report_to_fd |_objects| enc_proxy_report_to_fd(ENC_PROXY_TEXT, 0, -1);
+        enc_proxy_report_service_start |_objects|
+            c!(enc_proxy_report_service_start(&zeroed::<enc_proxy_report_config>(), out()));
+        enc_proxy_set_dynamic_sizes |_objects|
+            c!(enc_proxy_set_dynamic_sizes(&zeroed::<enc_proxy_dynamic_sizes>()));
+        enc_setup_global_comm |_objects| c!(enc_setup_global_comm(&zeroed::<enc_glb_comm_config>(), out()));
         bp_create |_objects| c!(bp_create(&zeroed::<bp_config>(), out()));
+        enc_proxy_report_service_stop |o| enc_proxy_report_service_stop(o.service);
+    }
+    Some(|o| c!(enc_proxy_glb_comm_get_group(o.glb_comm, out()))) => {
+        enc_free_global_comm |o| c!(enc_free_global_comm(o.glb_comm, ENC_PROXY_DRAIN, 0, null_mut()));
+        enc_proxy_glb_comm_get_unique_id |o|
+            c!(enc_proxy_glb_comm_get_unique_id(o.glb_comm, out::<[u8; 128]>().cast()));
+        enc_proxy_glb_comm_get_group |o| c!(enc_proxy_glb_comm_get_group(o.glb_comm, out()));
     }
     Some(|o| c!(enc_proxy_library_get_path(o.library, null_mut(), 0, out()))) => {
         enc_proxy_library_close |o| enc_proxy_library_close(o.library);
@@ -200,13 +238,14 @@ const ROWS: &[Row] = rows! {
             c!(enc_proxy_group_get_health(o.group, &mut zeroed::<enc_proxy_group_health>()));
         enc_proxy_abort |o| c!(enc_proxy_abort(o.group, out(), 0));
         enc_proxy_abort_group |o| c!(enc_proxy_abort_group(o.group, 0, out()));
-        enc_proxy_dump |o| c!(enc_proxy_dump(o.group, ENC_PROXY_DUMP_TEXT, null_mut(), 0, out()));
+        enc_proxy_dump |o| c!(enc_proxy_dump(o.group, ENC_PROXY_TEXT, null_mut(), 0, out()));
         encd_context_create |o| c!(encd_context_create(o.group, &zeroed::<encd_context_config>(), out()));
         enc_proxy_poll |o| c!(enc_proxy_poll(o.group, out(), out(), out()));
         enc_proxy_consume |o| c!(enc_proxy_consume(o.group, out(), 0, out()));
     }
     Some(|o| enc_proxy_arm(o.context, PROXY_TASK_NETWORK)) => {
         encd_context_destroy |o| encd_context_destroy(o.context);
+        encd_context_reset |o| encd_context_reset(o.context);
         enc_proxy_arm |o| enc_proxy_arm(o.context, PROXY_TASK_NETWORK);
         enc_proxy_abort_context |o| c!(enc_proxy_abort_context(o.context, 0, out()));
         enc_enq_proxy_tasks |o| enc_enq_proxy_tasks(o.context, 1);
@@ -241,10 +280,14 @@ const ROWS: &[Row] = rows! {
 };
 
 /// Functions without a status: nothing of them can panic but an injected panic.
-const WITHOUT_STATUS: [&str; 3] = [
+const WITHOUT_STATUS: [&str; 7] = [
     "enc_proxy_status_text",
     "enc_proxy_last_error",
     "nec_inc_semaphore",
+    "nec_get_dynamic_send_size_bytes",
+    "nec_get_dynamic_send_offset_bytes",
+    "nec_get_dynamic_recv_offset_bytes",
+    "nec_set_recv_size_bytes",
 ];
 
 /// The names of the functions that the header declares.
@@ -255,7 +298,7 @@ fn declared() -> BTreeSet<&'static str> {
         .filter_map(|part| part.strip_suffix('('));
     let names = before_parenthesis.filter_map(|part| {
         let line = part.rsplit('\n').next()?;
-        let starts = ["NRT_STATUS ", "void ", "const char *"];
+        let starts = ["NRT_STATUS ", "void ", "size_t ", "const char *"];
         let rest = starts.iter().find_map(|start| line.strip_prefix(start))?;
         (!rest.is_empty()).then_some(rest)
     });
@@ -301,6 +344,19 @@ fn h73_a_panic_under_a_call_of_the_library_goes_no_further() {
     assert!(!is_armed());
     c!(nec_inc_semaphore(&raw mut word, 3));
     assert_eq!(word, 8);
+    let nobody = null_mut();
+    for get in [
+        nec_get_dynamic_send_size_bytes,
+        nec_get_dynamic_send_offset_bytes,
+        nec_get_dynamic_recv_offset_bytes,
+    ] {
+        arm();
+        assert_eq!(c!(get(nobody, 4, 0, 1)), 0);
+        assert!(!is_armed());
+    }
+    arm();
+    c!(nec_set_recv_size_bytes(nobody, 64, 4, 0, 1));
+    assert!(!is_armed());
 }
 
 #[test]

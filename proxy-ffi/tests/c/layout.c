@@ -142,7 +142,7 @@ AT(enc_basic_block, id, 0);
 AT(enc_basic_block, reserved, 4);
 AT(enc_basic_block, fifo_sets, 8);
 
-SIZE(encd_context_config, 144);
+SIZE(encd_context_config, 152);
 AT(encd_context_config, struct_size, 0);
 AT(encd_context_config, flags, 8);
 AT(encd_context_config, comm, 16);
@@ -163,6 +163,7 @@ AT(encd_context_config, barrier_word_n, 92);
 AT(encd_context_config, barrier_words, 96);
 AT(encd_context_config, barrier_timeout_us, 104);
 AT(encd_context_config, barrier_semaphores, 112);
+AT(encd_context_config, glb_comm, 144);
 CHECK(context_semaphores, sizeof(((encd_context_config *)0)->barrier_semaphores) == 4 * sizeof(uint32_t *));
 
 SIZE(bp_config, 56);
@@ -176,6 +177,33 @@ AT(bp_config, barriers, 40);
 AT(bp_config, cells, 44);
 AT(bp_config, any_user, 48);
 AT(bp_config, reserved, 52);
+
+SIZE(enc_glb_comm_config, 56);
+AT(enc_glb_comm_config, struct_size, 0);
+AT(enc_glb_comm_config, flags, 8);
+AT(enc_glb_comm_config, bus, 16);
+AT(enc_glb_comm_config, settings, 24);
+AT(enc_glb_comm_config, signature, 32);
+AT(enc_glb_comm_config, library, 40);
+AT(enc_glb_comm_config, device, 48);
+AT(enc_glb_comm_config, rank_n, 52);
+
+SIZE(enc_proxy_report_config, 40);
+AT(enc_proxy_report_config, struct_size, 0);
+AT(enc_proxy_report_config, flags, 8);
+AT(enc_proxy_report_config, directory, 16);
+AT(enc_proxy_report_config, every_us, 24);
+AT(enc_proxy_report_config, signal, 32);
+AT(enc_proxy_report_config, socket, 36);
+
+SIZE(enc_proxy_dynamic_sizes, 56);
+AT(enc_proxy_dynamic_sizes, struct_size, 0);
+AT(enc_proxy_dynamic_sizes, flags, 8);
+AT(enc_proxy_dynamic_sizes, user, 16);
+AT(enc_proxy_dynamic_sizes, send_size_bytes, 24);
+AT(enc_proxy_dynamic_sizes, send_offset_bytes, 32);
+AT(enc_proxy_dynamic_sizes, recv_offset_bytes, 40);
+AT(enc_proxy_dynamic_sizes, set_recv_size_bytes, 48);
 
 SIZE(bp_member, 8);
 AT(bp_member, state, 0);
@@ -204,6 +232,7 @@ SIZE(enc_proxy_stop_t, 4);
 SIZE(enc_proxy_log_level_t, 4);
 SIZE(bp_barrier_progress_t, 4);
 SIZE(enc_proxy_health_t, 4);
+SIZE(enc_proxy_form_t, 4);
 SIZE(bp_member_state_t, 4);
 
 ALIGN(net_ops_info, 8);
@@ -221,6 +250,9 @@ ALIGN(enc_basic_block, 8);
 ALIGN(encd_context_config, 8);
 ALIGN(enc_proxy_group_health, 8);
 ALIGN(bp_config, 8);
+ALIGN(enc_glb_comm_config, 8);
+ALIGN(enc_proxy_report_config, 8);
+ALIGN(enc_proxy_dynamic_sizes, 8);
 ALIGN(bp_member, 4);
 ALIGN(bp_counters, 8);
 
@@ -232,7 +264,8 @@ CHECK(states, PROXY_TASK_STATE_INIT == 0 && PROXY_TASK_STATE_PROGRESSING == 1
 CHECK(marks, NET_TRANSFER == 0 && NET_OP_COMPLETE == 1 && EXEC_COMPLETE == 2);
 CHECK(codes, NRT_SUCCESS == 0 && NRT_QUEUE_FULL == 7 && NRT_QUEUE_EMPTY == 15 && NRT_EXEC_UNIT_UNRECOVERABLE == 101
                  && NRT_NETWORK_PROXY_FAILURE == 1206 && ENC_PROXY_ABORTED == -1 && ENC_PROXY_JOIN == -115
-                 && ENC_PROXY_TASK_DONE == -116);
+                 && ENC_PROXY_TASK_DONE == -116
+                 && ENC_PROXY_NO_UNIQUE_ID == -119);
 
 int layout_is_checked_by_the_compiler(void);
 int layout_is_checked_by_the_compiler(void) { return 0; }

@@ -58,10 +58,11 @@ static void refuse_everywhere(void *h)
     REFUSED(enc_proxy_abort(h, &ticket, 0));
     REFUSED(enc_proxy_abort_context(h, 0, &out.size));
     REFUSED(enc_proxy_abort_group(h, 0, &out.size));
-    REFUSED(enc_proxy_dump(h, ENC_PROXY_DUMP_TEXT, (char *)out.bytes, sizeof out, NULL));
+    REFUSED(enc_proxy_dump(h, ENC_PROXY_TEXT, (char *)out.bytes, sizeof out, NULL));
     REFUSED(encd_context_create(h, &context, (encd_context **)&out.pointer));
     REFUSED(encd_context_destroy(h));
     REFUSED(enc_proxy_arm(h, PROXY_TASK_NETWORK));
+    REFUSED(encd_context_reset(h));
     REFUSED(enc_enq_proxy_tasks(h, 1));
     REFUSED(enc_proxy_enqueue(h, 1, &execution));
     REFUSED(enc_proxy_check_status(h, PROXY_TASK_NETWORK, &out.flag, status));
@@ -87,6 +88,10 @@ static void refuse_everywhere(void *h)
     REFUSED(bp_barrier_arrive(h, 1, 0));
     REFUSED(bp_barrier_poll(h, &out.u32));
     REFUSED(bp_barrier_hangup(h));
+    REFUSED(enc_free_global_comm(h, ENC_PROXY_ABORT, 0, &out.u32));
+    REFUSED(enc_proxy_glb_comm_get_unique_id(h, out.bytes));
+    REFUSED(enc_proxy_glb_comm_get_group(h, (enc_proxy_group **)&out.pointer));
+    REFUSED(enc_proxy_report_service_stop(h));
 }
 
 static void handles(const char *path)

@@ -61,9 +61,24 @@ impl Report {
             partial,
             ..Self::default()
         };
-        verdict::judge(&mut report);
-        let stalled = report.stall.as_ref().and_then(|stall| stall.gid);
-        for group in report
+        report.judge();
+        report
+    }
+
+    /// The same record with one group alone, judged by what is left. The buses stay: a group's barriers are on them.
+    #[must_use]
+    pub fn only(mut self, gid: u32) -> Self {
+        self.groups.retain(|group| group.gid == gid);
+        (self.stall, self.hint) = (None, None);
+        self.judge();
+        self
+    }
+
+    /// Fills in the verdict, and marks the group that it is about.
+    fn judge(&mut self) {
+        verdict::judge(self);
+        let stalled = self.stall.as_ref().and_then(|stall| stall.gid);
+        for group in self
             .groups
             .iter_mut()
             .filter(|group| Some(group.gid) == stalled)
@@ -72,7 +87,6 @@ impl Report {
                 group.health = "stalled".to_owned();
             }
         }
-        report
     }
 
     /// The report as JSON.

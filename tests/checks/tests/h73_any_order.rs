@@ -9,6 +9,8 @@
 
 #[path = "../../fuzz/bodies/c_api.rs"]
 mod c_api;
+#[path = "../../fuzz/bodies/input.rs"]
+mod input;
 
 use std::ffi::CString;
 use std::fs;

@@ -6,7 +6,7 @@
 //! The same body runs under libFuzzer and, over seeded inputs, as a plain test.
 #![allow(unsafe_code, reason = "functions of C are called as C calls them")]
 
-use std::ffi::{CStr, CString, c_void};
+use std::ffi::{CStr, CString, c_int, c_void};
 use std::mem::MaybeUninit;
 use std::ptr::{null, null_mut};
 use std::sync::atomic::AtomicU32;
@@ -16,15 +16,19 @@ use enc_proxy::barrier::*;
 use enc_proxy::bus::*;
 use enc_proxy::comm::*;
 use enc_proxy::context::*;
-use enc_proxy::dump::*;
+use enc_proxy::dynamic::*;
 use enc_proxy::fifo::*;
+use enc_proxy::glb_comm::*;
 use enc_proxy::group::*;
 use enc_proxy::library::*;
 use enc_proxy::members::*;
+use enc_proxy::report::*;
 use enc_proxy::settings::*;
 use enc_proxy::status::*;
 use enc_proxy::task::*;
 use enc_proxy::version::*;
+
+use crate::input::Input;
 
 /// Calls of one input at most.
 const CALLS: usize = 200;
@@ -38,32 +42,6 @@ static WORD: AtomicU32 = AtomicU32::new(u32::MAX);
 
 /// A deadline that any call keeps on a busy machine.
 const AMPLE_US: u64 = 20_000_000;
-
-/// The input, read from its start. At its end it is all zero.
-struct Input<'d>(&'d [u8]);
-
-impl Input<'_> {
-    fn byte(&mut self) -> u8 {
-        let (first, rest) = self.0.split_first().unwrap_or((&0, &[]));
-        self.0 = rest;
-        *first
-    }
-
-    /// A number: small, near an edge, or any.
-    fn number(&mut self) -> u32 {
-        match self.byte() % 8 {
-            0..=4 => u32::from(self.byte() % 4),
-            5 => u32::MAX - u32::from(self.byte() % 4),
-            6 => 1 << (self.byte() % 32),
-            _ => u32::from_le_bytes([self.byte(), self.byte(), self.byte(), self.byte()]),
-        }
-    }
-
-    /// A short timeout in microseconds.
-    fn timeout(&mut self) -> u64 {
-        [0, 1, 500, 2000][usize::from(self.byte() % 4)]
-    }
-}
 
 /// Memory that the calls may write to.
 struct Out {
@@ -137,8 +115,15 @@ impl Run<'_> {
         if self.handles.len() == KEPT {
             return NRT_RESOURCE;
         }
-        let (library, group) = (self.handle(input), self.handle(input));
-        let status = match input.byte() % 8 {
+        let (library, group) = (self.handle(input), self.handle::<c_void>(input));
+        let status = match input.byte() % 11 {
+            8 => self.global_comm(input),
+            9 => c!(enc_proxy_glb_comm_get_group(group.cast(), self.place())),
+            10 => {
+                let mut config: enc_proxy_report_config = record(input);
+                (config.socket, config.every_us) = (input.number() % 3, 1 << 30);
+                c!(enc_proxy_report_service_start(&config, self.place()))
+            }
             0 => c!(enc_proxy_library_open(self.library.as_ptr(), self.place())),
             1 => c!(enc_proxy_settings_create(self.place())),
             2 | 3 => {
@@ -154,7 +139,7 @@ impl Run<'_> {
                 config.unique_id = id.as_ptr();
                 c!(enc_proxy_comm_create(library, &config, self.place()))
             }
-            5 => self.context(input, group),
+            5 => self.context(input, group.cast()),
             6 => {
                 let mut config: bp_config = record(input);
                 config.job = self.job.as_ptr();
@@ -178,6 +163,20 @@ impl Run<'_> {
         status
     }
 
+    fn global_comm(&mut self, input: &mut Input<'_>) -> NRT_STATUS {
+        let mut bus: bp_config = record(input);
+        bus.job = self.job.as_ptr();
+        (bus.world, bus.rank) = (1 + input.number() % 2, input.number() % 2);
+        bus.timeout_us = 2000;
+        let mut config: enc_glb_comm_config = record(input);
+        (config.bus, config.library) = (&raw const bus, self.handle(input));
+        config.device = 2000 + input.number() % 3;
+        if input.byte().is_multiple_of(2) {
+            config.signature = self.out.bytes.0.as_ptr();
+        }
+        c!(enc_setup_global_comm(&config, self.place()))
+    }
+
     fn context(&mut self, input: &mut Input<'_>, group: *mut enc_proxy_group) -> NRT_STATUS {
         // SAFETY: numbers and pointers.
         let mut op: net_ops_info = unsafe { MaybeUninit::zeroed().assume_init() };
@@ -193,6 +192,7 @@ impl Run<'_> {
             0 => op.net_idx_loop_size = input.number(),
             1 => src.mark = input.number(),
             2 => dest.net_op_idx = input.number(),
+            3 => op.is_dynamic_send_recv_sz = 1,
             _ => {}
         }
         let set = enc_fifo_set {
@@ -218,6 +218,7 @@ impl Run<'_> {
             2 => config.arming = input.number(),
             3 => config.barrier_bus = self.handle(input),
             4 => config.rank = input.number(),
+            5 => config.glb_comm = self.handle(input),
             _ => {}
         }
         c!(encd_context_create(group, &config, self.place()))
@@ -233,7 +234,8 @@ impl Run<'_> {
         let code = (&raw mut self.out.more[0]).cast();
         let (number, timeout) = (input.number(), input.timeout());
         let mut count = 0;
-        match input.byte() % 12 {
+        match input.byte() % 13 {
+            11 => encd_context_reset(context),
             0 | 1 => enc_enq_proxy_tasks(context, number.into()),
             2 => c!(enc_proxy_enqueue(context, 1, &mut record(input))),
             3 => c!(enc_proxy_check_status(
@@ -312,7 +314,21 @@ impl Run<'_> {
             self.out.bytes.0.as_mut_ptr().cast(),
             usize::from(input.byte()),
         );
-        match input.byte() % 8 {
+        match input.byte() % 12 {
+            8 => c!(enc_proxy_report(
+                input.number() % 3,
+                1,
+                buffer,
+                bytes,
+                null_mut()
+            )),
+            // No descriptor of this process: a negative number, or one above its limit.
+            9 => enc_proxy_report_to_fd(0, 1, input.number().cast_signed() | 1 << 30),
+            10 => set_sizes(input),
+            11 => c!(enc_proxy_glb_comm_get_unique_id(
+                handle.cast(),
+                self.out.bytes.0.as_mut_ptr()
+            )),
             0 => c!(enc_proxy_version(&mut record(input))),
             1 => c!(enc_proxy_library_get_version(
                 handle.cast(),
@@ -354,7 +370,14 @@ impl Run<'_> {
     }
 
     fn destroy(handle: *mut c_void, kind: u8, timeout: u64) -> NRT_STATUS {
-        match kind % 7 {
+        match kind % 9 {
+            7 => c!(enc_free_global_comm(
+                handle.cast(),
+                ENC_PROXY_ABORT,
+                timeout,
+                null_mut()
+            )),
+            8 => enc_proxy_report_service_stop(handle.cast()),
             0 => bp_barrier_hangup(handle.cast()),
             1 => bp_cleanup(handle.cast()),
             2 => encd_context_destroy(handle.cast()),
@@ -369,6 +392,38 @@ impl Run<'_> {
             _ => enc_proxy_library_close(handle.cast()),
         }
     }
+}
+
+/// What the scripted library never asks for.
+unsafe extern "C-unwind" fn get(
+    _: *mut c_void,
+    _: *mut c_void,
+    _: usize,
+    _: c_int,
+    _: c_int,
+) -> usize {
+    0
+}
+
+unsafe extern "C-unwind" fn set(
+    _: *mut c_void,
+    _: *mut c_void,
+    _: usize,
+    _: usize,
+    _: c_int,
+    _: c_int,
+) {
+}
+
+fn set_sizes(input: &mut Input<'_>) -> NRT_STATUS {
+    let mut sizes: enc_proxy_dynamic_sizes = record(input);
+    sizes.send_size_bytes = Some(get);
+    sizes.send_offset_bytes = Some(get);
+    if !input.byte().is_multiple_of(4) {
+        sizes.recv_offset_bytes = Some(get);
+    }
+    sizes.set_recv_size_bytes = Some(set);
+    c!(enc_proxy_set_dynamic_sizes(&sizes))
 }
 
 /// Runs the calls that `data` says against the collective library at `library`.
@@ -389,7 +444,7 @@ pub(crate) fn run(data: &[u8], library: &CStr) -> Tally {
     let mut tally = Tally::default();
     let mut input = Input(data);
     for _ in 0..CALLS {
-        if input.0.is_empty() {
+        if input.is_empty() {
             break;
         }
         let status = match input.byte() % 8 {
@@ -419,9 +474,11 @@ pub(crate) fn run(data: &[u8], library: &CStr) -> Tally {
     tally
 }
 
-/// Destroys what is left, the groups first, as unfinished tasks keep their contexts.
+/// Destroys what is left, in an order that nothing keeps another thing from; unfinished tasks would keep their contexts.
 fn close(handles: &[*mut c_void]) {
-    for kind in [4, 0, 2, 1, 3, 5, 6] {
+    let ended = c!(enc_proxy_abort_all(AMPLE_US, null_mut()));
+    assert_eq!(ended, NRT_SUCCESS, "{}", last_error());
+    for kind in [0, 2, 7, 4, 1, 3, 5, 6, 8] {
         for handle in handles {
             let status = Run::destroy(*handle, kind, AMPLE_US);
             assert!(

@@ -28,6 +28,21 @@ impl Input<'_> {
         u64::from(self.word()) | u64::from(self.word()) << 32
     }
 
+    /// A number: small, near an edge, or any.
+    pub(crate) fn number(&mut self) -> u32 {
+        match self.byte() % 8 {
+            0..=4 => u32::from(self.byte() % 4),
+            5 => u32::MAX - u32::from(self.byte() % 4),
+            6 => 1 << (self.byte() % 32),
+            _ => self.word(),
+        }
+    }
+
+    /// A short timeout in microseconds.
+    pub(crate) fn timeout(&mut self) -> u64 {
+        self.pick(&[0, 1, 500, 2000])
+    }
+
     /// One of `options`, which is not empty.
     pub(crate) fn pick<T: Copy>(&mut self, options: &[T]) -> T {
         options[usize::from(self.byte()) % options.len()]

@@ -3,6 +3,8 @@
 
 #[path = "../bodies/c_api.rs"]
 mod c_api;
+#[path = "../bodies/input.rs"]
+mod input;
 
 use std::ffi::CString;
 

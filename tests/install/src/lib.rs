@@ -55,7 +55,7 @@ impl Scratch {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = env::temp_dir().join(format!("proxy-install-{}-{number}", std::process::id()));
         fs::create_dir(&path).expect("a fresh folder");
-        for name in ["all_reduce.c", "CMakeLists.txt"] {
+        for name in ["all_reduce.c", "dynamic.c", "CMakeLists.txt"] {
             let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("c").join(name);
             fs::copy(source, path.join(name)).expect("a source");
         }

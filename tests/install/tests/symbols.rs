@@ -138,6 +138,44 @@ fn versioned_stand_in(scratch: &Scratch, prefix: &Path, plain: &Path) -> PathBuf
 }
 
 #[test]
+fn a_library_that_asks_for_dynamic_sizes_by_version_is_answered() {
+    let Some(prefix) = given("PROXY_PREFIX") else {
+        return;
+    };
+    let scratch = Scratch::new();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../proxy-ffi/tests/c");
+    let mut library = Command::new("cc");
+    library
+        .args(["-std=c11", "-shared", "-fPIC", "-Wl,-z,defs"])
+        .args(["-DASKS_FOR_SIZES", "-o"])
+        .arg(scratch.path("libsizes.so"))
+        .arg(source.join("hooked_library.c"))
+        .arg(prefix.join("lib/libnrt.so.1"))
+        .arg("-Xlinker")
+        .arg(format!("-rpath-link={}", prefix.join("lib").display()));
+    succeed(&mut library);
+    let mut readelf = Command::new("readelf");
+    let needs = succeed(
+        readelf
+            .env("LC_ALL", "C")
+            .args(["-W", "--dyn-syms"])
+            .arg(scratch.path("libsizes.so")),
+    );
+    for name in [
+        "nec_get_dynamic_send_size_bytes",
+        "nec_get_dynamic_send_offset_bytes",
+        "nec_get_dynamic_recv_offset_bytes",
+        "nec_set_recv_size_bytes",
+    ] {
+        assert!(needs.contains(&format!("UND {name}@NRT_2.0.0")), "{needs}");
+    }
+    let compile = r#"cc -std=c11 -Wall -Wextra -Werror -o dynamic dynamic.c -I"$PREFIX/include" -L"$PREFIX/lib" -lenc_proxy"#;
+    succeed(&mut scratch.shell(&prefix, compile));
+    let mut asks = program(&scratch.path("dynamic"), Some(&prefix.join("lib")));
+    assert_eq!(succeed(asks.arg(scratch.path("libsizes.so"))), "ok\n");
+}
+
+#[test]
 fn a_library_that_needs_libnrt_by_version_loads_and_reduces() {
     let (Some(prefix), Some(plain)) = (given("PROXY_PREFIX"), given("PROXY_NCCOM_LIB")) else {
         return;

@@ -1,0 +1,194 @@
+/* The report of a task that hangs: as text, as JSON, of one group, to a descriptor, and on a signal. */
+#define _DEFAULT_SOURCE
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "check.h"
+
+static struct world world;
+static uint32_t start_word = UINT32_MAX; /* nobody fires it */
+static char text[1 << 20];
+
+static encd_context *hang(void)
+{
+    static uint64_t channel[11];
+    net_ops_info op;
+    net_src_addr src;
+    net_dest_addr dest;
+    memset(&op, 0, sizeof op);
+    memset(&src, 0, sizeof src);
+    memset(&dest, 0, sizeof dest);
+    op.net_idx_loop_size = 512;
+    op.initial_send_credits = op.ending_recv_credits = 1;
+    op.data_type_sz = 4;
+    op.enc_channel = channel;
+    src.mark = dest.mark = EXEC_COMPLETE;
+    enc_fifo_set set = {&op, 1, &src, 1, &dest, 1};
+    enc_basic_block block = {0, 0, &set};
+    uint32_t *words[1] = {&start_word};
+    encd_context_config config;
+    encd_context *context;
+    INIT(config);
+    config.comm = world.comm;
+    config.stream_n = config.block_n = 1;
+    config.blocks = &block;
+    config.start_words = words;
+    EXPECT(encd_context_create(world.group, &config, &context), NRT_SUCCESS);
+    EXPECT(enc_enq_proxy_tasks(context, 812), NRT_SUCCESS);
+    /* Seen by the worker once the wait for it has passed. */
+    NRT_STATUS status;
+    EXPECT(enc_consume_proxy_task_status(context, PROXY_TASK_NETWORK, 50000, &status), NRT_TIMEOUT);
+    return context;
+}
+
+static void has(const char *part) { require(strstr(text, part) != NULL, part, __LINE__); }
+
+static void in_a_buffer(void)
+{
+    size_t length = 0, again = 0;
+    EXPECT(enc_proxy_report(ENC_PROXY_TEXT, 1, NULL, 0, &length), ENC_PROXY_TOO_SMALL);
+    REQUIRE(length > 200);
+    memset(text, 0x55, sizeof text);
+    EXPECT(enc_proxy_report(ENC_PROXY_TEXT, 1, text, 16, &again), ENC_PROXY_TOO_SMALL);
+    REQUIRE(text[0] == 0x55 && text[15] == 0x55);
+    EXPECT(enc_proxy_report(ENC_PROXY_TEXT, 1, text, sizeof text, &length), NRT_SUCCESS);
+    REQUIRE(strlen(text) == length);
+    /* The verdict stands first. */
+    REQUIRE(strncmp(text, "group 0, rank 0, network task exec 812 has waited for ", 54) == 0);
+    has(" for the device on stream 0 (word at 0x");
+    has(" is still 0xffffffff)");
+    /* Below its age nothing is a stall. */
+    EXPECT(enc_proxy_report(ENC_PROXY_TEXT, SECONDS(3600), text, sizeof text, NULL), NRT_SUCCESS);
+    REQUIRE(strncmp(text, "nothing is stuck: 1 task in 1 group", 35) == 0);
+    EXPECT(enc_proxy_report(ENC_PROXY_JSON, 1, text, sizeof text, NULL), NRT_SUCCESS);
+    has("\"schema\": \"proxy-report/1\"");
+    has("\"kind\": \"device-never-fired\"");
+    has("\"exec\": 812");
+    EXPECT(enc_proxy_report(2, 0, text, sizeof text, NULL), NRT_INVALID);
+    EXPECT(enc_proxy_report(ENC_PROXY_TEXT, 0, NULL, sizeof text, NULL), NRT_INVALID);
+}
+
+/* A group's report has the process's form and the group's content. */
+static void of_a_group(void)
+{
+    enc_proxy_group_config config;
+    enc_proxy_group *idle;
+    INIT(config);
+    config.device = 5;
+    EXPECT(enc_proxy_group_acquire(&config, &idle), NRT_SUCCESS);
+    EXPECT(enc_proxy_report(ENC_PROXY_TEXT, 1, text, sizeof text, NULL), NRT_SUCCESS);
+    has("\ngroup 0: ");
+    has("\ngroup 5: ");
+    EXPECT(enc_proxy_dump(world.group, ENC_PROXY_TEXT, text, sizeof text, NULL), NRT_SUCCESS);
+    has("\ngroup 0: ");
+    REQUIRE(strstr(text, "\ngroup 5: ") == NULL);
+    has("stream 0 not fired (0x");
+    EXPECT(enc_proxy_dump(idle, ENC_PROXY_JSON, text, sizeof text, NULL), NRT_SUCCESS);
+    has("\"verdict\": \"nothing is stuck: 1 group without a task\"");
+    REQUIRE(strstr(text, "\"exec\": 812") == NULL);
+    EXPECT(enc_proxy_group_release(idle, ENC_PROXY_DRAIN, SECONDS(60), NULL), NRT_SUCCESS);
+}
+
+static void to_a_descriptor(const char *folder)
+{
+    char path[300];
+    int ends[2];
+    snprintf(path, sizeof path, "%s/report", folder);
+    int fd = open(path, O_RDWR | O_CREAT | O_EXCL, 0600);
+    REQUIRE(fd >= 0);
+    EXPECT(enc_proxy_report_to_fd(ENC_PROXY_TEXT, 1, fd), NRT_SUCCESS);
+    memset(text, 0, sizeof text);
+    REQUIRE(pread(fd, text, sizeof text - 1, 0) > 200 && strncmp(text, "group 0, rank 0", 15) == 0);
+    close(fd);
+    EXPECT(enc_proxy_report_to_fd(ENC_PROXY_TEXT, 1, fd), NRT_INVALID);
+    EXPECT(enc_proxy_report_to_fd(ENC_PROXY_TEXT, 1, -1), NRT_INVALID);
+    REQUIRE(strstr(enc_proxy_last_error(), "fd is -1, accepted: an open descriptor") != NULL);
+    signal(SIGPIPE, SIG_IGN);
+    REQUIRE(pipe(ends) == 0);
+    EXPECT(enc_proxy_report_to_fd(2, 1, ends[1]), NRT_INVALID);
+    close(ends[0]);
+    EXPECT(enc_proxy_report_to_fd(ENC_PROXY_TEXT, 1, ends[1]), NRT_RESOURCE);
+    close(ends[1]);
+}
+
+static volatile sig_atomic_t signals;
+static void count(int number) { (void)number, signals++; }
+
+/* Whether a file that begins so is in the folder, waiting for it. */
+static int appears(const char *folder, const char *beginning)
+{
+    for (time_t since = time(NULL); time(NULL) - since < 60;) {
+        DIR *entries = opendir(folder);
+        REQUIRE(entries != NULL);
+        int found = 0;
+        for (struct dirent *entry; (entry = readdir(entries)) != NULL;)
+            found |= strncmp(entry->d_name, beginning, strlen(beginning)) == 0 && strstr(entry->d_name, ".partial") == NULL;
+        closedir(entries);
+        if (found)
+            return 1;
+        nanosleep(&(struct timespec){0, 5000000}, NULL); /* between two looks */
+    }
+    return 0;
+}
+
+static void on_a_signal(const char *folder)
+{
+    enc_proxy_report_config config;
+    enc_proxy_report_service *service = NULL, *second = NULL;
+    signal(SIGUSR1, count);
+    INIT(config);
+    config.socket = 2;
+    EXPECT(enc_proxy_report_service_start(&config, &service), NRT_INVALID);
+    config.socket = 1;
+    config.signal = SIGKILL;
+    EXPECT(enc_proxy_report_service_start(&config, &service), NRT_INVALID);
+    REQUIRE(service == NULL && strstr(enc_proxy_last_error(), "signal 9 cannot be taken") != NULL);
+    config.signal = SIGUSR1;
+    config.directory = folder;
+    EXPECT(enc_proxy_report_service_start(&config, &service), NRT_SUCCESS);
+    EXPECT(enc_proxy_report_service_start(&config, &second), ENC_PROXY_BUSY);
+    raise(SIGUSR1);
+    REQUIRE(signals == 1); /* the handler that was there is called, too */
+    REQUIRE(appears(folder, "proxy-report-"));
+    EXPECT(enc_proxy_group_release((enc_proxy_group *)service, ENC_PROXY_DRAIN, 0, NULL), NRT_INVALID_HANDLE);
+    EXPECT(enc_proxy_report_service_stop(service), NRT_SUCCESS);
+    EXPECT(enc_proxy_report_service_stop(service), NRT_INVALID_HANDLE);
+    raise(SIGUSR1);
+    REQUIRE(signals == 2);
+    /* Another one can be started. */
+    INIT(config);
+    EXPECT(enc_proxy_report_service_start(&config, &service), NRT_SUCCESS);
+    EXPECT(enc_proxy_report_service_stop(service), NRT_SUCCESS);
+}
+
+int main(int argc, char **argv)
+{
+    REQUIRE(argc == 3);
+    open_world(&world, argv[1], 0);
+    encd_context *context = hang();
+    in_a_buffer();
+    of_a_group();
+    to_a_descriptor(argv[2]);
+    on_a_signal(argv[2]);
+
+    /* After an abort the word may still fire; a reset lets the context begin anew. */
+    NRT_STATUS status;
+    EXPECT(encd_context_reset(context), ENC_PROXY_BUSY);
+    EXPECT(enc_proxy_abort_context(context, SECONDS(60), NULL), NRT_SUCCESS);
+    EXPECT(enc_consume_proxy_task_status(context, PROXY_TASK_NETWORK, SECONDS(60), &status), NRT_SUCCESS);
+    REQUIRE(status == ENC_PROXY_ABORTED);
+    __atomic_store_n(&start_word, 7, __ATOMIC_RELEASE);
+    EXPECT(enc_enq_proxy_tasks(context, 813), ENC_PROXY_FIRED_BEFORE_ARM);
+    EXPECT(encd_context_reset(context), NRT_SUCCESS);
+    EXPECT(enc_enq_proxy_tasks(context, 813), NRT_SUCCESS);
+    __atomic_store_n(&start_word, 7, __ATOMIC_RELEASE);
+    EXPECT(enc_consume_proxy_task_status(context, PROXY_TASK_NETWORK, SECONDS(60), &status), NRT_SUCCESS);
+    REQUIRE(status == NRT_SUCCESS);
+    EXPECT(encd_context_destroy(context), NRT_SUCCESS);
+    close_world(&world);
+    puts("ok");
+    return 0;
+}
