@@ -43,6 +43,9 @@
 /** Bytes of a signature: a digest of the collectives that a rank is to run. */
 #define ENC_PROXY_SIGNATURE_BYTES 16
 
+/** Words of a set of ranks of a bus. */
+#define ENC_PROXY_RANK_WORDS 2
+
 /** One rank's place on the host bus. Any thread may use it, one at a time: a second call meanwhile is `ENC_PROXY_BUSY`. */
 typedef struct bananaphone bananaphone;
 
@@ -529,6 +532,20 @@ typedef struct enc_glb_comm_config {
     /** Ranks of the communicator that the unique id is for; 0 = those of the bus. */
     uint32_t rank_n;
 } enc_glb_comm_config;
+
+/** How a global communicator was freed. */
+typedef struct enc_glb_comm_freed {
+    /** `sizeof(enc_glb_comm_freed)`. */
+    size_t struct_size;
+    /** Must be 0. */
+    uint64_t flags;
+    /** Ranks of the bus that had died without hanging up: rank `r` is bit `r % 64` of `dead[r / 64]`. */
+    uint64_t dead[ENC_PROXY_RANK_WORDS];
+    /** Their number. */
+    uint32_t dead_n;
+    /** Shares of the group that are left. */
+    uint32_t others;
+} enc_glb_comm_freed;
 
 /**
  * The embedder's answer to one question of the library: a size or an offset in bytes.
@@ -1666,7 +1683,8 @@ NRT_STATUS bp_barrier_hangup(struct bp_barrier *barrier);
  * - `glb_comm`: receives the handle; give it back by `enc_free_global_comm`. Contexts name it for their barrier; `enc_proxy_glb_comm_get_group` has
  *   its group.
  *
- * Errors: those of `bp_create` and `bp_connect`; `ENC_PROXY_MISMATCH` (signatures differ) and `ENC_PROXY_NO_UNIQUE_ID`, on all ranks; those of
+ * Errors: those of `bp_create` and `bp_connect`; `ENC_PROXY_MISMATCH` (signatures differ) or `ENC_PROXY_NO_UNIQUE_ID` (there is no
+ * id, or not for ranks that differ), one of them on every rank; those of
  * `enc_proxy_group_acquire`; `ENC_PROXY_WRONG_THREAD`. The text names the step; what was done before it has been undone. Threads: any but a worker's. Waits for other
  * ranks, up to the deadline in each step.
  *
@@ -1678,22 +1696,23 @@ NRT_STATUS enc_setup_global_comm(const struct enc_glb_comm_config *config,
                                  struct enc_glb_comm **glb_comm);
 
 /**
- * Frees a rank's global communicator: gives its share of the group up, as by `enc_proxy_group_release`, and then leaves the bus.
+ * Frees a rank's global communicator: gives its share of the group up, as by `enc_proxy_group_release`, and then leaves the bus. Waits for no other
+ * rank.
  *
  * - `way`: `ENC_PROXY_DRAIN` or `ENC_PROXY_ABORT`; only the group's last share's counts.
  * - `timeout_us`: how long the worker may take, in microseconds.
- * - `others`: receives the number of shares of the group that are left; may be NULL.
+ * - `freed`: receives who had died, and more; may be NULL.
  *
  * Errors: `ENC_PROXY_BUSY` (contexts have their barrier on its bus, destroy them first; or another thread's call is on it), those of
  * `enc_proxy_group_release`. After an error nothing has been undone and the handle is still good. Threads: any but the worker's.
  *
  * The caller promises:
- * `others` is writable or null.
+ * `freed`, if not null, is readable and writable for the size that it says.
  */
 NRT_STATUS enc_free_global_comm(struct enc_glb_comm *glb_comm,
                                 enc_proxy_release_t way,
                                 uint64_t timeout_us,
-                                uint32_t *others);
+                                struct enc_glb_comm_freed *freed);
 
 /**
  * The unique id that the ranks have got at the setup.

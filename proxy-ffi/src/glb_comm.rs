@@ -15,19 +15,19 @@ use std::time::Duration;
 use proxy_core::phone::barrier::RankSet;
 use proxy_os::bananaphone::bootstrap::{DIGEST, UNIQUE_ID};
 use proxy_os::bananaphone::task::TaskBarrier;
-use proxy_os::global_comm::{Exchange, Setup};
+use proxy_os::global_comm::{Exchange, Freed, Setup};
 use proxy_os::nccom::Library;
 use proxy_os::{DeviceWord, GlobalComm, Group, ProxyQueue, Settings};
 
 use crate::arg::{self, Out};
 use crate::barrier;
-use crate::bus::{self, alone, bp_config};
+use crate::bus::{self, BP_MAX_RANKS, alone, bp_config};
 use crate::call::{self, Failure};
 use crate::comm::{ENC_PROXY_UNIQUE_ID_BYTES, HINT, number};
 use crate::group::{self, enc_proxy_group, enc_proxy_release_t};
 use crate::handle::Kind;
 use crate::library::{LIBRARIES, enc_proxy_library};
-use crate::record::{self, record};
+use crate::record::{self, OutRecord, record};
 use crate::settings::{self, enc_proxy_settings};
 use crate::status::{self, NRT_STATUS};
 use crate::table::Table;
@@ -75,7 +75,7 @@ impl Object {
         timeout_us: u64,
     ) -> Result<(TaskBarrier, User), Failure> {
         let mut comm = self.alone()?;
-        let comm = comm.as_mut().ok_or_else(freed)?;
+        let comm = comm.as_mut().ok_or_else(gone)?;
         if !Arc::ptr_eq(comm.queue(), queue) {
             return Err(Failure::invalid(format_args!(
                 "the context's group is {}, accepted: that of its glb_comm, {}",
@@ -93,7 +93,7 @@ impl Object {
     }
 }
 
-fn freed() -> Failure {
+fn gone() -> Failure {
     Failure::new(
         status::NRT_INVALID_HANDLE,
         "the global communicator has been freed",
@@ -223,27 +223,71 @@ unsafe fn set_up(config: &enc_glb_comm_config, settings: &Settings) -> Result<Gl
     })
 }
 
-/// Frees a rank's global communicator: gives its share of the group up, as by `enc_proxy_group_release`, and then leaves the bus.
+/// Words of a set of ranks of a bus.
+pub const ENC_PROXY_RANK_WORDS: usize = 2;
+const _: () = assert!(ENC_PROXY_RANK_WORDS * 64 == BP_MAX_RANKS as usize);
+
+/// How a global communicator was freed.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct enc_glb_comm_freed {
+    /// `sizeof(enc_glb_comm_freed)`.
+    pub struct_size: usize,
+    /// Must be 0.
+    pub flags: u64,
+    /// Ranks of the bus that had died without hanging up: rank `r` is bit `r % 64` of `dead[r / 64]`.
+    pub dead: [u64; ENC_PROXY_RANK_WORDS],
+    /// Their number.
+    pub dead_n: u32,
+    /// Shares of the group that are left.
+    pub others: u32,
+}
+record!(enc_glb_comm_freed {
+    struct_size: usize,
+    flags: u64,
+    dead: [u64; ENC_PROXY_RANK_WORDS],
+    dead_n: u32,
+    others: u32,
+});
+
+impl From<Freed> for enc_glb_comm_freed {
+    fn from(freed: Freed) -> Self {
+        let mut dead = [0; ENC_PROXY_RANK_WORDS];
+        for rank in freed.dead.iter() {
+            dead[usize::from(rank) / 64] |= 1 << (rank % 64);
+        }
+        Self {
+            struct_size: 0,
+            flags: 0,
+            dead,
+            dead_n: freed.dead.len(),
+            others: group::left(freed.group),
+        }
+    }
+}
+
+/// Frees a rank's global communicator: gives its share of the group up, as by `enc_proxy_group_release`, and then leaves the bus. Waits for no other
+/// rank.
 ///
 /// - `way`: `ENC_PROXY_DRAIN` or `ENC_PROXY_ABORT`; only the group's last share's counts.
 /// - `timeout_us`: how long the worker may take, in microseconds.
-/// - `others`: receives the number of shares of the group that are left; may be NULL.
+/// - `freed`: receives who had died, and more; may be NULL.
 ///
 /// Errors: `ENC_PROXY_BUSY` (contexts have their barrier on its bus, destroy them first; or another thread's call is on it), those of
 /// `enc_proxy_group_release`. After an error nothing has been undone and the handle is still good. Threads: any but the worker's.
 ///
 /// # Safety
-/// `others` is writable or null.
+/// `freed`, if not null, is readable and writable for the size that it says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn enc_free_global_comm(
     glb_comm: *mut enc_glb_comm,
     way: enc_proxy_release_t,
     timeout_us: u64,
-    others: *mut u32,
+    freed: *mut enc_glb_comm_freed,
 ) -> NRT_STATUS {
     call::destroy("enc_free_global_comm", &GLOBAL_COMMS, glb_comm, |object| {
         // SAFETY: the caller's promise.
-        let out = unsafe { Out::optional(others, "others") }?;
+        let out = unsafe { OutRecord::optional(freed) }?;
         let way = group::way(way)?;
         let mut place = object.alone()?;
         let users = Arc::strong_count(&object.contexts) - 1;
@@ -254,13 +298,12 @@ pub unsafe extern "C" fn enc_free_global_comm(
             ));
         }
         let Some(comm) = place.take() else {
-            // A panic went through an earlier free: nothing is left to be undone.
+            // A panic went through an earlier free: nothing is left to be undone, and nothing is known.
             return Ok(());
         };
         match comm.free(way, arg::long_timeout(timeout_us)) {
             Ok(freed) => {
-                out.into_iter()
-                    .for_each(|out| out.set(group::left(freed.group)));
+                out.into_iter().for_each(|out| out.fill(freed.into()));
                 Ok(())
             }
             Err(not_freed) => {
@@ -291,7 +334,7 @@ pub unsafe extern "C" fn enc_proxy_glb_comm_get_unique_id(
         // SAFETY: the caller's promise.
         let out = unsafe { Out::new(to, "unique_id") }?;
         let comm = object.alone()?;
-        let comm = comm.as_ref().ok_or_else(freed)?;
+        let comm = comm.as_ref().ok_or_else(gone)?;
         let none = || Failure::invalid("the setup had no signature, so no unique id was exchanged");
         out.set(*comm.unique_id().ok_or_else(none)?);
         Ok(())
@@ -316,7 +359,7 @@ pub unsafe extern "C" fn enc_proxy_glb_comm_get_group(
         // SAFETY: the caller's promise.
         let out = unsafe { Out::new(group, "group") }?;
         let comm = object.alone()?;
-        let comm = comm.as_ref().ok_or_else(freed)?;
+        let comm = comm.as_ref().ok_or_else(gone)?;
         // The group lives as the communicator has a share of it, so nothing is started and no settings count.
         let share = Group::acquire(comm.queue().gid(), &Settings::default(), Duration::ZERO)?;
         out.set(group::taken(share)?);

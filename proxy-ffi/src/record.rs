@@ -131,6 +131,18 @@ impl<T: Record> OutRecord<T> {
         }
     }
 
+    /// As [`Self::new`], for one that may be null.
+    ///
+    /// # Safety
+    /// As for [`Self::new`].
+    pub(crate) unsafe fn optional(to: *mut T) -> Result<Option<Self>, Failure> {
+        if to.is_null() {
+            return Ok(None);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { Self::new(to) }.map(Some)
+    }
+
     /// Fills what the caller has room for, but for size and flags; bytes that we do not know are zeroed.
     pub(crate) fn fill(self, record: T) {
         let known = size_of::<T>().min(self.given);

@@ -1,6 +1,6 @@
 //! Programs of C and C++ against the shared library: misuse, and the examples, plain and under checkers.
 //!
-//! Requirements: H36, H73, H74.
+//! Requirements: H15, H36, H38, H44, H46, H73, H74, H76.
 #![allow(
     clippy::disallowed_methods,
     reason = "programs are started as processes"
@@ -112,7 +112,7 @@ fn every_function_of_the_header_is_among_those() {
 }
 
 #[test]
-fn h38_global_comms_are_set_up_used_and_freed_in_order() {
+fn h38_h44_global_comms_are_set_up_used_and_freed_in_order() {
     let Some(library) = stand_in("PROXY_SCRIPTED_LIB") else {
         return;
     };

@@ -127,18 +127,24 @@ impl Objects {
             0,
             &mut objects.barrier
         )));
+        objects.with_globals(number)
+    }
+
+    /// Adds what there is one of per rank and per process.
+    fn with_globals(mut self, number: u32) -> Self {
         let job = CString::new(format!("panic-glb-{}-{number}", std::process::id()));
         let job = job.expect("no zero byte");
-        bus.job = job.as_ptr();
+        let mut bus = zeroed::<bp_config>();
+        (bus.job, bus.world) = (job.as_ptr(), 1);
         let mut config = zeroed::<enc_glb_comm_config>();
         (config.bus, config.device) = (&raw const bus, 2000 + number);
-        good(c!(enc_setup_global_comm(&config, &mut objects.glb_comm)));
+        good(c!(enc_setup_global_comm(&config, &mut self.glb_comm)));
         let config = zeroed::<enc_proxy_report_config>();
         good(c!(enc_proxy_report_service_start(
             &config,
-            &mut objects.service
+            &mut self.service
         )));
-        objects
+        self
     }
 
     /// Every handle can be destroyed, whatever happened to it.

@@ -10,6 +10,7 @@ enum { RANKS = 2 };
 
 static uint8_t (*ids)[ENC_PROXY_UNIQUE_ID_BYTES]; /* what each rank has got, in memory that all processes share */
 static char job[64];
+static int both_are_there[2]; /* a pipe: rank 0 tells rank 1 */
 
 static NRT_STATUS setup(const char *name, uint32_t rank, uint32_t world, uint64_t timeout_us, const uint8_t *signature,
                         enc_proxy_library *library, enc_glb_comm **made)
@@ -114,17 +115,39 @@ static void both_ranks(enc_proxy_library *library, enc_proxy_comm *comm, uint32_
 
     /* Freed after the contexts that use it, and before or after further shares of its group. */
     uint32_t others = 77;
-    EXPECT(enc_free_global_comm(glb, ENC_PROXY_DRAIN, SECONDS(60), &others), ENC_PROXY_BUSY);
-    REQUIRE(others == 77 && strstr(enc_proxy_last_error(), "1 contexts use the global communicator") != NULL);
+    enc_glb_comm_freed freed;
+    INIT(freed);
+    freed.others = 77;
+    EXPECT(enc_free_global_comm(glb, ENC_PROXY_DRAIN, SECONDS(60), &freed), ENC_PROXY_BUSY);
+    REQUIRE(freed.others == 77 && strstr(enc_proxy_last_error(), "1 contexts use the global communicator") != NULL);
     EXPECT(encd_context_destroy(context), NRT_SUCCESS);
-    EXPECT(enc_free_global_comm(glb, ENC_PROXY_DRAIN, SECONDS(60), &others), NRT_SUCCESS);
-    REQUIRE(others == 1);
+    EXPECT(enc_free_global_comm(glb, ENC_PROXY_DRAIN, SECONDS(60), &freed), NRT_SUCCESS);
+    REQUIRE(freed.others == 1 && freed.dead_n == 0 && freed.dead[0] == 0 && freed.dead[1] == 0);
     EXPECT(enc_proxy_group_release(group, ENC_PROXY_DRAIN, SECONDS(60), &others), NRT_SUCCESS);
     REQUIRE(others == 0);
     EXPECT(enc_proxy_group_release(foreign, ENC_PROXY_DRAIN, SECONDS(60), NULL), NRT_SUCCESS);
 }
 
-static void run(const char *path, uint32_t rank)
+/* Rank 1 dies; rank 0 is told so as it frees, and waits for nobody. */
+static void one_dies(uint32_t rank, pid_t child)
+{
+    enc_glb_comm *glb;
+    EXPECT(setup("dies", rank, RANKS, SECONDS(60), NULL, NULL, &glb), NRT_SUCCESS);
+    char byte = 0;
+    if (rank == 1) {
+        REQUIRE(read(both_are_there[0], &byte, 1) == 1);
+        _exit(0);
+    }
+    int status = 1;
+    REQUIRE(write(both_are_there[1], &byte, 1) == 1);
+    REQUIRE(waitpid(child, &status, 0) == child && status == 0);
+    enc_glb_comm_freed freed;
+    INIT(freed);
+    EXPECT(enc_free_global_comm(glb, ENC_PROXY_DRAIN, SECONDS(60), &freed), NRT_SUCCESS);
+    REQUIRE(freed.others == 0 && freed.dead_n == 1 && freed.dead[0] == 2 && freed.dead[1] == 0);
+}
+
+static void run(const char *path, uint32_t rank, pid_t child)
 {
     enc_proxy_library *library;
     enc_proxy_comm *comm;
@@ -137,22 +160,17 @@ static void run(const char *path, uint32_t rank)
     both_ranks(library, comm, rank);
     EXPECT(enc_proxy_comm_destroy(comm, SECONDS(60)), NRT_SUCCESS);
     EXPECT(enc_proxy_library_close(library), NRT_SUCCESS);
+    one_dies(rank, child);
 }
 
 int main(int argc, char **argv)
 {
     REQUIRE(argc == 2);
     ids = mmap(NULL, sizeof *ids * RANKS, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    REQUIRE(ids != MAP_FAILED && setpgid(0, 0) == 0);
+    REQUIRE(ids != MAP_FAILED && setpgid(0, 0) == 0 && pipe(both_are_there) == 0);
     /* Before the first call, so that each is a process of its own to the library. */
     pid_t child = fork();
-    if (child == 0) {
-        run(argv[1], 1);
-        return 0;
-    }
-    run(argv[1], 0);
-    int status = 1;
-    REQUIRE(waitpid(child, &status, 0) == child && status == 0);
+    run(argv[1], child == 0, child);
     REQUIRE(memcmp(ids[0], ids[1], sizeof ids[0]) == 0);
     puts("ok");
     return 0;

@@ -188,6 +188,13 @@ AT(enc_glb_comm_config, library, 40);
 AT(enc_glb_comm_config, device, 48);
 AT(enc_glb_comm_config, rank_n, 52);
 
+SIZE(enc_glb_comm_freed, 40);
+AT(enc_glb_comm_freed, struct_size, 0);
+AT(enc_glb_comm_freed, flags, 8);
+AT(enc_glb_comm_freed, dead, 16);
+AT(enc_glb_comm_freed, dead_n, 32);
+AT(enc_glb_comm_freed, others, 36);
+
 SIZE(enc_proxy_report_config, 40);
 AT(enc_proxy_report_config, struct_size, 0);
 AT(enc_proxy_report_config, flags, 8);
@@ -251,6 +258,7 @@ ALIGN(encd_context_config, 8);
 ALIGN(enc_proxy_group_health, 8);
 ALIGN(bp_config, 8);
 ALIGN(enc_glb_comm_config, 8);
+ALIGN(enc_glb_comm_freed, 8);
 ALIGN(enc_proxy_report_config, 8);
 ALIGN(enc_proxy_dynamic_sizes, 8);
 ALIGN(bp_member, 4);

@@ -88,7 +88,7 @@ static void refuse_everywhere(void *h)
     REFUSED(bp_barrier_arrive(h, 1, 0));
     REFUSED(bp_barrier_poll(h, &out.u32));
     REFUSED(bp_barrier_hangup(h));
-    REFUSED(enc_free_global_comm(h, ENC_PROXY_ABORT, 0, &out.u32));
+    REFUSED(enc_free_global_comm(h, ENC_PROXY_ABORT, 0, NULL));
     REFUSED(enc_proxy_glb_comm_get_unique_id(h, out.bytes));
     REFUSED(enc_proxy_glb_comm_get_group(h, (enc_proxy_group **)&out.pointer));
     REFUSED(enc_proxy_report_service_stop(h));

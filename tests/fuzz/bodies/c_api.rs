@@ -234,8 +234,10 @@ impl Run<'_> {
         let code = (&raw mut self.out.more[0]).cast();
         let (number, timeout) = (input.number(), input.timeout());
         let mut count = 0;
-        match input.byte() % 13 {
+        match input.byte() % 14 {
             11 => encd_context_reset(context),
+            // No descriptor of this process: a negative number, or one above its limit.
+            12 => enc_proxy_report_to_fd(0, 1, number.cast_signed() | 1 << 30),
             0 | 1 => enc_enq_proxy_tasks(context, number.into()),
             2 => c!(enc_proxy_enqueue(context, 1, &mut record(input))),
             3 => c!(enc_proxy_check_status(
@@ -314,7 +316,7 @@ impl Run<'_> {
             self.out.bytes.0.as_mut_ptr().cast(),
             usize::from(input.byte()),
         );
-        match input.byte() % 12 {
+        match input.byte() % 11 {
             8 => c!(enc_proxy_report(
                 input.number() % 3,
                 1,
@@ -322,12 +324,10 @@ impl Run<'_> {
                 bytes,
                 null_mut()
             )),
-            // No descriptor of this process: a negative number, or one above its limit.
-            9 => enc_proxy_report_to_fd(0, 1, input.number().cast_signed() | 1 << 30),
-            10 => set_sizes(input),
-            11 => c!(enc_proxy_glb_comm_get_unique_id(
+            9 => set_sizes(input),
+            10 => c!(enc_proxy_glb_comm_get_unique_id(
                 handle.cast(),
-                self.out.bytes.0.as_mut_ptr()
+                buffer.cast()
             )),
             0 => c!(enc_proxy_version(&mut record(input))),
             1 => c!(enc_proxy_library_get_version(
