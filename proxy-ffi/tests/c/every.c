@@ -1,5 +1,5 @@
 /* Every function of the header where it must not be called, or with what it must not get: in a forked child, on the worker's own thread inside
- * the library, beside the destroy of its object, with structs of wrong sizes and flags, and without its out-parameters. */
+ * the library, beside the destroy of its object, with handles that are none, structs of wrong sizes and flags, and without its out-parameters. */
 #define _DEFAULT_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -173,6 +173,44 @@ static void close_all(void)
     EXPECT(bp_barrier_hangup(all.barrier), NRT_SUCCESS);
     EXPECT(bp_cleanup(all.bus), NRT_SUCCESS);
     close_world(&all.world);
+}
+
+/* Every function that takes a handle, with one that is none of its kind's; the text says what it is instead. */
+static void refused(struct objects *o, const char *text)
+{
+    for (int i = 0; i < COUNT; i++)
+        if (functions[i].kind != NONE) {
+            expect(functions[i].call(o), NRT_INVALID_HANDLE, functions[i].name, __LINE__);
+            require(strstr(enc_proxy_last_error(), text) != NULL, functions[i].name, __LINE__);
+        }
+}
+
+static void handles(const char *path)
+{
+    struct objects none, wrong, gone;
+    memset(&none, 0, sizeof none);
+    refused(&none, "the handle is null");
+    for (size_t i = 0; i < sizeof none / sizeof(void *); i++)
+        ((void **)&none)[i] = &none;
+    refused(&none, ", which was never given out");
+    open_all(&all, path);
+    wrong.world.library = (enc_proxy_library *)all.world.settings;
+    wrong.world.comm = (enc_proxy_comm *)all.world.library;
+    wrong.world.settings = (enc_proxy_settings *)all.world.comm;
+    wrong.world.group = (enc_proxy_group *)all.world.context;
+    wrong.world.context = (encd_context *)all.world.group;
+    wrong.bus = (bananaphone *)all.barrier;
+    wrong.barrier = (bp_barrier *)all.bus;
+    wrong.glb = (enc_glb_comm *)all.service;
+    wrong.service = (enc_proxy_report_service *)all.glb;
+    refused(&wrong, "the handle is of type ");
+    gone = all;
+    close_all();
+    refused(&gone, "the handle has been destroyed already");
+    /* Nor when its place is used again. */
+    open_all(&all, path);
+    refused(&gone, "the handle has been destroyed already");
+    close_all();
 }
 
 static void in_a_child(const char *path)
@@ -412,6 +450,7 @@ int main(int argc, char **argv)
     INIT(service);
     EXPECT(enc_proxy_report_service_start(&service, &all.service), NRT_SUCCESS);
     close_all();
+    handles(argv[1]);
     in_a_child(argv[1]);
     inside_the_library(argv[1]);
     beside(argv[1]);
