@@ -1,6 +1,7 @@
 //! The command line, with the names and meanings of `nccom-test`. What it says is checked before anything is started.
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::error::ErrorKind;
@@ -10,7 +11,7 @@ use proxy_kit::op::Op;
 use proxy_os::config::RootCommId;
 
 use crate::job::{Check, Fault, FaultKind, Job, Sense};
-use crate::launcher::Place;
+use crate::launcher::{Place, screen};
 use crate::layout::Layout;
 use crate::size::{Bytes, SizeOptions, Sizes};
 use crate::stats::Stat;
@@ -29,10 +30,11 @@ const MOST_TIMEOUT: u32 = 86_400;
 #[command(
     allow_negative_numbers = true,
     bin_name = "cargo xtask run",
+    version,
     about = "Runs a collective over N ranks, through driver, library and simulated devices, and prints its speed.",
     after_help = "Sizes take the binary suffixes kb, mb and gb. GB/s are 10^9 bytes per second.\n\
-                  Exit codes: 0 all well, 1 a failure or a wrong result, 2 a command line that is not accepted, \
-                  128 + n ended by signal n."
+                  Exit codes: 0 all well, 1 a failure, a wrong result or an environment variable that is not accepted, \
+                  2 a command line that is not accepted, 128 + n ended by signal n."
 )]
 struct Cli {
     /// allr (all_reduce), allg (all_gather), redsct (reduce_scatter), alltoall, sendrecv or permute; or bus or barrier, which
@@ -46,7 +48,8 @@ struct Cli {
     /// nodes through the library. All nodes are on this machine, unless --root and --node-rank say otherwise
     #[arg(long, value_name = "M", default_value = "1", value_parser = share)]
     nodes: u32,
-    /// Where the launchers of the nodes meet: an IPv4 address of node 0, or its name, and a free port. Node 0 prints the table
+    /// Where the launchers of the nodes meet: an address of node 0, an IPv6 one in brackets, or its name, and a free port. Node 0 prints
+    /// the table
     #[arg(long, value_name = "HOST:PORT", requires = "node_rank")]
     root: Option<RootCommId>,
     /// The node that this launcher starts, 0 to M - 1; the others are started with the same options on their machines
@@ -158,6 +161,15 @@ pub(crate) struct Output {
 /// Reads the command line of this process. The error knows how to print itself and its exit code; help is one, too.
 pub(crate) fn parse() -> Result<(Job, Output), clap::Error> {
     check(Cli::try_parse()?)
+}
+
+/// Shows what the parser has to say, which may be help; returns the exit code. What cannot be written is a failure, too.
+pub(crate) fn exit(error: &clap::Error) -> ExitCode {
+    match error.print() {
+        Ok(()) => ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(screen::USAGE)),
+        Err(_) if error.use_stderr() => ExitCode::from(screen::USAGE),
+        Err(unwritten) => screen::failed(&screen::unwritten(unwritten), screen::note),
+    }
 }
 
 /// Reads a command line given as one text.

@@ -87,8 +87,7 @@ impl Job {
     /// How long nothing may be heard from any rank before something is wrong with all of them: an execution, its check, and what a busy
     /// machine adds.
     pub(crate) fn silence(&self) -> Duration {
-        let largest = self.sizes.iter().max().unwrap_or(0);
-        self.deadline() + self.checking(largest) + SILENCE
+        self.deadline() + self.checking(self.sizes.max()) + SILENCE
     }
 
     /// What must be the same on all ranks for their collectives to fit together, as `rank` has it.

@@ -125,6 +125,27 @@ pub(crate) fn name(ranks: &Range<u32>) -> String {
     }
 }
 
+/// Any ranks in words, `ranks` in ascending order: `rank 3`, `ranks 1 and 4`, `ranks 0 to 5, 9 and 12 to 40`.
+pub(crate) fn names(ranks: impl IntoIterator<Item = u32>) -> String {
+    let mut runs: Vec<Range<u32>> = Vec::new();
+    for rank in ranks {
+        match runs.last_mut() {
+            Some(run) if run.end == rank => run.end = rank.saturating_add(1),
+            _ => runs.push(rank..rank.saturating_add(1)),
+        }
+    }
+    let [one] = runs.as_slice() else {
+        let run = |run: &Range<u32>| match run.len() {
+            1 => run.start.to_string(),
+            _ => format!("{} to {}", run.start, run.end.saturating_sub(1)),
+        };
+        let mut texts: Vec<String> = runs.iter().map(run).collect();
+        let last = texts.pop().unwrap_or_default();
+        return format!("ranks {} and {last}", texts.join(", "));
+    };
+    name(one)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -145,6 +166,18 @@ mod tests {
         assert_eq!(layout.ranks_of(&(1..2)), 3..6);
         let names = (name(&(6..7)), name(&(0..3)));
         assert_eq!(names, ("rank 6".to_owned(), "ranks 0 to 2".to_owned()));
+    }
+
+    #[test]
+    fn many_ranks_are_named_by_their_ranges() {
+        for (ranks, text) in [
+            (&[3][..], "rank 3"),
+            (&[1, 4], "ranks 1 and 4"),
+            (&[0, 1, 2], "ranks 0 to 2"),
+            (&[0, 1, 2, 5, 7, 8], "ranks 0 to 2, 5 and 7 to 8"),
+        ] {
+            assert_eq!(names(ranks.iter().copied()), text);
+        }
     }
 
     #[test]

@@ -46,6 +46,6 @@ fn main() -> ExitCode {
     }
     match cli::parse() {
         Ok((job, output)) => launcher::main(job, output),
-        Err(error) => error.exit(),
+        Err(error) => cli::exit(&error),
     }
 }

@@ -4,7 +4,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
@@ -97,6 +97,34 @@ pub(crate) fn set_nonblocking(fd: &impl AsFd) -> io::Result<()> {
     Ok(())
 }
 
+/// The last change of a child since the last call: it was stopped by a signal, or goes on (the inner `None`). Its end is no such change.
+pub(crate) fn stop_news(child: u32) -> Option<Option<c_int>> {
+    let mut news = None;
+    loop {
+        // SAFETY: plain bits, of which zero is a value.
+        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        let what = libc::WSTOPPED | libc::WCONTINUED | libc::WNOHANG;
+        // SAFETY: the record is a valid local.
+        let answer = check(unsafe { libc::waitid(libc::P_PID, child, &raw mut info, what) });
+        // SAFETY: the call has filled the record in for a child, or left it zero.
+        let (pid, status) = (unsafe { info.si_pid() }, unsafe { info.si_status() });
+        // An error would mean that the child has been reaped.
+        if answer.is_err() || pid == 0 {
+            return news;
+        }
+        news = Some((info.si_code != libc::CLD_CONTINUED).then_some(status));
+    }
+}
+
+/// Whether this process was started with a signal ignored, as `nohup` does with `SIGHUP`.
+pub(crate) fn is_ignored(signal: c_int) -> bool {
+    // SAFETY: plain bits, of which zero is a value.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: the record is a valid local; no action is set.
+    let asked = unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut action) };
+    asked == 0 && action.sa_sigaction == libc::SIG_IGN
+}
+
 /// A free port of an address of this machine, kept from everybody who lets the system choose a port.
 ///
 /// It is bound but does not listen, with `SO_REUSEADDR`: whoever names this very port with the same option can listen there.
@@ -104,16 +132,18 @@ pub(crate) fn set_nonblocking(fd: &impl AsFd) -> io::Result<()> {
 pub(crate) struct ReservedPort {
     _socket: OwnedFd,
     /// The address.
-    pub(crate) address: SocketAddrV4,
+    pub(crate) address: SocketAddr,
 }
 
 impl ReservedPort {
     /// Reserves one of `ip`.
-    pub(crate) fn new(ip: Ipv4Addr) -> io::Result<Self> {
+    pub(crate) fn new(ip: IpAddr) -> io::Result<Self> {
+        let family = match ip {
+            IpAddr::V4(_) => libc::AF_INET,
+            IpAddr::V6(_) => libc::AF_INET6,
+        };
         // SAFETY: no memory is passed.
-        let fd = check(unsafe {
-            libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0)
-        })?;
+        let fd = check(unsafe { libc::socket(family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) })?;
         // SAFETY: a fresh descriptor that nobody else owns.
         let socket = unsafe { OwnedFd::from_raw_fd(fd) };
         let on: c_int = 1;
@@ -121,25 +151,47 @@ impl ReservedPort {
         let value = (&raw const on).cast::<c_void>();
         // SAFETY: the option is an integer of that size.
         check(unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, value, size) })?;
-        let mut raw = libc::sockaddr_in {
-            sin_family: libc::AF_INET as libc::sa_family_t,
-            sin_port: 0,
-            sin_addr: libc::in_addr {
-                s_addr: u32::from(ip).to_be(),
-            },
-            sin_zero: [0; 8],
-        };
-        let mut length = size_of::<libc::sockaddr_in>() as socklen_t;
-        // SAFETY: the address is valid for its length.
-        check(unsafe { libc::bind(fd, (&raw const raw).cast(), length) })?;
-        // SAFETY: the address and its length are valid for writing.
-        check(unsafe { libc::getsockname(fd, (&raw mut raw).cast(), &raw mut length) })?;
-        let address = SocketAddrV4::new(ip, u16::from_be(raw.sin_port));
+        bind(fd, ip)?;
+        let address = TcpListener::from(socket.try_clone()?).local_addr()?;
         Ok(Self {
             _socket: socket,
             address,
         })
     }
+}
+
+/// Binds a socket to an address and whatever port is free.
+fn bind(fd: RawFd, ip: IpAddr) -> io::Result<()> {
+    let answer = match ip {
+        IpAddr::V4(ip) => {
+            let raw = libc::sockaddr_in {
+                sin_family: libc::AF_INET as libc::sa_family_t,
+                sin_port: 0,
+                sin_addr: libc::in_addr {
+                    s_addr: u32::from(ip).to_be(),
+                },
+                sin_zero: [0; 8],
+            };
+            let length = size_of::<libc::sockaddr_in>() as socklen_t;
+            // SAFETY: the address is valid for its length.
+            unsafe { libc::bind(fd, (&raw const raw).cast(), length) }
+        }
+        IpAddr::V6(ip) => {
+            let raw = libc::sockaddr_in6 {
+                sin6_family: libc::AF_INET6 as libc::sa_family_t,
+                sin6_port: 0,
+                sin6_flowinfo: 0,
+                sin6_addr: libc::in6_addr {
+                    s6_addr: ip.octets(),
+                },
+                sin6_scope_id: 0,
+            };
+            let length = size_of::<libc::sockaddr_in6>() as socklen_t;
+            // SAFETY: the address is valid for its length.
+            unsafe { libc::bind(fd, (&raw const raw).cast(), length) }
+        }
+    };
+    check(answer).map(drop)
 }
 
 /// Has the kernel kill this process when its parent ends. `launcher` is the parent's process id: false = it has ended before.
@@ -170,11 +222,11 @@ pub(crate) fn exit_now(code: u8) -> ! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::TcpListener;
+    use std::net::Ipv4Addr;
 
     #[test]
     fn a_reserved_port_can_be_listened_at() {
-        let port = ReservedPort::new(Ipv4Addr::LOCALHOST).unwrap();
+        let port = ReservedPort::new(Ipv4Addr::LOCALHOST.into()).unwrap();
         assert_ne!(port.address.port(), 0);
         let listener = TcpListener::bind(port.address).unwrap();
         assert_eq!(

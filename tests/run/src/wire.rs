@@ -1,6 +1,5 @@
 //! What a rank tells the launcher: one message per line, as JSON, over the pipe of its process.
 
-use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Write};
 use std::ops::Range;
@@ -35,7 +34,7 @@ pub(crate) enum Message {
     Ready,
     /// It has met all others.
     Joined,
-    /// It begins with that iteration, counted from 1. Rank 0 only, now and then: for the progress line, and as a sign of life.
+    /// It is at that iteration, counted from 1. Said now and then: for the progress line, and as a sign of life.
     Iteration(u32),
     /// A size is through.
     Size(SizeResult),
@@ -56,15 +55,6 @@ pub(crate) struct SizeResult {
     pub(crate) wrong: Option<String>,
     /// A hash of the last checked output.
     pub(crate) digest: Option<u64>,
-}
-
-/// What the launcher knows of one rank.
-#[derive(Debug, Default)]
-pub(crate) struct Heard {
-    /// It has met all others.
-    pub(crate) joined: bool,
-    /// Results of sizes that not all ranks have come to.
-    pub(crate) results: VecDeque<SizeResult>,
 }
 
 /// Why a rank cannot go on.

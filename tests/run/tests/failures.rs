@@ -8,7 +8,10 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use common::{Running, command, compile, compile_over, library, run, signal, start, start_command};
+use common::{
+    Running, command, command_through, compile, compile_over, library, run, signal, start,
+    start_command,
+};
 
 /// Runs until it is ended: more sizes than anybody waits for.
 const ENDLESS: &str = "allr -r 4 -b 4 -e 1gb -i 4 -n 3 -w 0";
@@ -29,6 +32,36 @@ fn a_killed_rank_is_named() {
     assert_eq!(outcome.stderr.lines().count(), 1, "{outcome:?}");
 }
 
+/// Each of those that die together may be the cause, and those that died later may have blamed the first before.
+#[test]
+fn ranks_that_are_killed_together_are_all_named() {
+    for (options, killed, told) in [
+        ("", &[1, 2][..], "ranks 1 to 2 were killed"),
+        ("", &[3, 0], "ranks 0 and 3 were killed"),
+        ("--nodes 2", &[0, 1, 3], "ranks 0 to 1 and 3 were killed"),
+        (
+            "--ranks-per-process 2",
+            &[0, 2],
+            "the processes of ranks 0 to 3 were killed",
+        ),
+        (
+            "--ranks-per-process 2",
+            &[2],
+            "the process of ranks 2 to 3 was killed",
+        ),
+    ] {
+        let running = endless(options);
+        let pids: Vec<i32> = killed.iter().map(|rank| running.rank(*rank)).collect();
+        // Stopped first, so that none can end because of another.
+        for number in [libc::SIGSTOP, libc::SIGKILL] {
+            pids.iter().for_each(|pid| signal(*pid, number));
+        }
+        let outcome = running.finish();
+        outcome.assert(1, &[]);
+        outcome.assert_one_message(&format!("error: {told} by signal 9 (SIGKILL)"));
+    }
+}
+
 #[test]
 fn a_killed_root_is_named() {
     let running = endless("-c random");
@@ -47,16 +80,40 @@ fn a_rank_that_exits_is_named_with_its_code() {
     );
 }
 
+/// [`ENDLESS`] with a signal treated as by default or ignored from the start, whatever this process was started with.
+fn endless_with(treatment: &str) -> Running {
+    let mut running = start_command(command_through(&["env", treatment], ENDLESS));
+    running.first_row();
+    running
+}
+
 #[test]
 fn signals_end_all_ranks_and_tell_their_number() {
-    for (number, code) in [(libc::SIGINT, 130), (libc::SIGTERM, 143)] {
-        let running = endless("");
+    for (name, number) in [
+        ("INT", libc::SIGINT),
+        ("TERM", libc::SIGTERM),
+        ("HUP", libc::SIGHUP),
+        ("QUIT", libc::SIGQUIT),
+    ] {
+        let running = endless_with(&format!("--default-signal={name}"));
         assert_eq!(running.processes().len(), 5);
         signal(running.pid(), number);
         let outcome = running.finish();
-        outcome.assert(code, &[&format!("ended by signal {number}")]);
-        assert!(!outcome.stderr.contains("error"), "{outcome:?}");
+        outcome.assert(128 + number, &[]);
+        outcome.assert_one_message(&format!("ended by signal {number}; all ranks are ended"));
     }
+}
+
+/// As under `nohup`.
+#[test]
+fn a_hang_up_that_is_ignored_ends_nothing() {
+    let mut running = endless_with("--ignore-signal=HUP");
+    signal(running.pid(), libc::SIGHUP);
+    for _ in 0..20 {
+        running.line();
+    }
+    signal(running.pid(), libc::SIGTERM);
+    running.finish().assert(128 + libc::SIGTERM, &[]);
 }
 
 #[test]
@@ -142,25 +199,46 @@ fn ranks_that_never_meet_are_named() {
     ));
     outcome.assert(
         1,
-        &["error: after 2 s these ranks have not met the others: 0"],
+        &[
+            "error: rank 0 is silent: nothing was heard for 7.",
+            " s, last at the start of the process",
+        ],
     );
+    assert_eq!(outcome.stdout, "");
 }
 
-/// The stand-in library, but for one rank, whose initialisation fails at once.
-fn failing_on(rank: u32) -> PathBuf {
+/// The stand-in library, but for one rank, whose initialisation does this instead.
+fn instead_on(rank: u32, name: &str, instead: &str) -> PathBuf {
     let real = library();
     let text = format!(
-        r#"void *dlopen(const char *, int);
+        r#"int pause(void);
+void *dlopen(const char *, int);
 void *dlsym(void *, const char *);
 typedef int init(int, int, const void *, const char *, void **, const char *);
 int neuronInitGlobalComm(int dev, int count, const void *info, const char *root, void **comm, const char *hint) {{
     init *real = (init *)dlsym(dlopen("{}", 2), "neuronInitGlobalComm");
-    return dev == {rank} ? 4242 : real(dev, count, info, root, comm, hint);
+    return dev == {rank} ? {instead} : real(dev, count, info, root, comm, hint);
 }}
 "#,
         real.display()
     );
-    compile_over(&format!("failing{rank}"), &text, &[real])
+    compile_over(&format!("{name}{rank}"), &text, &[real])
+}
+
+/// Nothing is stopped, and the rank's process lives: it is known by what it does not say while all others give up.
+#[test]
+fn a_rank_that_stays_in_the_library_is_named_when_the_others_give_up() {
+    for rank in [0, 2] {
+        let library = instead_on(rank, "staying", "({ for (;;) pause(); 0; })");
+        let library = library.display();
+        let outcome = run(&format!(
+            "allr -r 4 -b 4 -e 4 --timeout 1 --library {library}"
+        ));
+        let told = format!("error: rank {rank} is silent: nothing was heard for ");
+        outcome.assert(1, &[&told, " s, last before all ranks had met"]);
+        assert_eq!(outcome.stderr.matches("error:").count(), 1, "{outcome:?}");
+        assert!(outcome.stderr.starts_with(&told), "{outcome:?}");
+    }
 }
 
 /// The others are inside the library's own start by then, where nothing but their end reaches them: the launcher ends them.
@@ -168,7 +246,7 @@ int neuronInitGlobalComm(int dev, int count, const void *info, const char *root,
 fn h30_a_failed_initialisation_ends_all_ranks_long_before_the_librarys_timeout() {
     const TIMEOUT: Duration = Duration::from_secs(120);
     for rank in [0, 2] {
-        let library = failing_on(rank);
+        let library = instead_on(rank, "failing", "4242");
         let since = Instant::now();
         let outcome = run(&format!(
             "allr -r 4 -b 4 -e 4 --timeout {} --library {}",
@@ -189,13 +267,59 @@ fn h30_a_failed_initialisation_ends_all_ranks_long_before_the_librarys_timeout()
     }
 }
 
-/// Wherever it is stopped: in the middle of an execution, or in the barrier between two sizes.
+/// Wherever it is stopped: in the middle of an execution, in the barrier between two sizes, while it checks a result; and however the ranks are
+/// placed.
 #[test]
-fn a_stopped_rank_is_named_when_the_others_give_up() {
-    let running = endless("--timeout 2");
-    signal(running.rank(1), libc::SIGSTOP);
+fn a_rank_that_is_stopped_is_named_first_and_alone() {
+    for (options, rank, told) in [
+        ("", 1, "rank 1 is silent"),
+        ("", 0, "rank 0 is silent"),
+        ("-c random", 3, "rank 3 is silent"),
+        ("--no-barrier", 2, "rank 2 is silent"),
+        ("--nodes 2", 3, "rank 3 is silent"),
+        ("--nodes 2", 2, "rank 2 is silent"),
+        ("--ranks-per-process 2", 2, "ranks 2 to 3 are silent"),
+    ] {
+        let running = endless(&format!("{options} --timeout 1"));
+        signal(running.rank(rank), libc::SIGSTOP);
+        let outcome = running.finish();
+        outcome.assert(1, &[" s ago, last at ", " bytes, iteration "]);
+        outcome.assert_one_message(&format!("error: {told}: stopped by signal 19 (SIGSTOP) "));
+    }
+}
+
+#[test]
+fn ranks_that_are_stopped_together_are_all_named() {
+    let running = endless("--timeout 1");
+    for rank in [0, 1, 3] {
+        signal(running.rank(rank), libc::SIGSTOP);
+    }
     let outcome = running.finish();
-    outcome.assert(1, &["\n  nothing was heard from rank 1"]);
+    outcome.assert(1, &[]);
+    outcome.assert_one_message("error: ranks 0 to 1 and 3 are silent: stopped by signal 19 ");
+}
+
+/// Whatever it has come to: its process has just been started.
+#[test]
+fn a_rank_that_is_stopped_before_it_meets_the_others_is_named_first_and_alone() {
+    let running = start("allr -r 4 -b 4 -e 4 -n 1000000 --timeout 1");
+    signal(running.wait_for_rank(2), libc::SIGSTOP);
+    let outcome = running.finish();
+    outcome.assert(1, &[]);
+    outcome.assert_one_message("error: rank 2 is silent: stopped by signal 19 (SIGSTOP) ");
+}
+
+#[test]
+fn a_rank_that_goes_on_before_a_deadline_is_no_failure() {
+    let mut running = endless("--timeout 60");
+    let stopped = running.rank(1);
+    signal(stopped, libc::SIGSTOP);
+    signal(stopped, libc::SIGCONT);
+    for _ in 0..20 {
+        running.line();
+    }
+    signal(running.pid(), libc::SIGTERM);
+    running.finish().assert(128 + libc::SIGTERM, &[]);
 }
 
 /// Also where expected results are computed between two sizes.
@@ -214,23 +338,10 @@ fn a_run_whose_ranks_are_all_stopped_ends_all_the_same() {
             signal(process, libc::SIGSTOP);
         }
         let outcome = running.finish();
-        // Before they have met it is another message.
-        let told = [
-            "error: nothing was heard from any rank for 7 s",
-            "error: after 2 s these ranks have not met the others: 0, 1",
-        ];
-        assert_eq!(outcome.code(), 1, "{outcome:?}");
-        let found = told.iter().any(|told| outcome.stderr.contains(told));
-        assert!(found, "{outcome:?}");
+        outcome.assert(1, &[]);
+        outcome
+            .assert_one_message("error: ranks 0 to 1 are silent: stopped by signal 19 (SIGSTOP) ");
     }
-}
-
-#[test]
-fn a_stopped_rank_is_named_when_results_are_checked() {
-    let running = endless("-c random --timeout 2");
-    signal(running.rank(3), libc::SIGSTOP);
-    let outcome = running.finish();
-    outcome.assert(1, &["\n  nothing was heard from rank 3"]);
 }
 
 #[test]

@@ -174,8 +174,8 @@ fn a_launcher_that_is_stopped_is_not_waited_for_without_end() {
     let stopped = launchers.remove(1);
     signal(stopped.pid(), libc::SIGSTOP);
     let outcome = launchers.remove(0).finish();
-    let told = "error: nothing was heard from the launchers of the other nodes for 7 s";
-    outcome.assert(1, &[told]);
+    outcome.assert(1, &[" (rank 1) for 7 s"]);
+    outcome.assert_one_message("error: nothing was heard from the launcher of node 1, 127.0.0.1:");
     signal(stopped.pid(), libc::SIGKILL);
     stopped.finish();
 }
@@ -187,6 +187,69 @@ fn a_killed_rank_is_named_on_all_nodes() {
     for outcome in finish(launchers) {
         outcome.assert(1, &["error: rank 3 was killed by signal 9 (SIGKILL)"]);
     }
+}
+
+#[test]
+fn a_stopped_rank_is_named_first_and_alone_on_all_nodes() {
+    for (node, rank) in [(0, 1), (1, 2)] {
+        let launchers = endless("--timeout 1");
+        signal(launchers[node].rank(rank), libc::SIGSTOP);
+        for outcome in finish(launchers) {
+            outcome.assert(1, &[]);
+            outcome.assert_one_message(&format!(
+                "error: rank {rank} is silent: stopped by signal 19 (SIGSTOP) "
+            ));
+        }
+    }
+}
+
+/// Those of the other node fail with it, which is no news.
+#[test]
+fn the_end_of_node_0_is_one_message_on_node_1() {
+    for number in [libc::SIGKILL, libc::SIGINT, libc::SIGHUP] {
+        let mut launchers = endless("--timeout 60");
+        let other = launchers.remove(1);
+        signal(launchers[0].pid(), number);
+        let outcome = other.finish();
+        outcome.assert(1, &[]);
+        outcome.assert_one_message(match number {
+            libc::SIGKILL => "error: the launcher of node 0, 127.0.0.1:",
+            _ => "error: node 0 was ended by signal ",
+        });
+        finish(launchers);
+    }
+}
+
+/// Somebody who listens and says nothing: a launcher that is stopped, another program.
+#[test]
+fn a_root_that_says_nothing_is_named_at_the_deadline() {
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = silent.local_addr().expect("an address");
+    let since = Instant::now();
+    let outcome = run(&format!(
+        "allr -r 2 --nodes 2 -b 4 -e 4 --timeout 2 --root {address} --node-rank 1"
+    ));
+    let took = since.elapsed();
+    outcome.assert(1, &["accepted: the address that node 0 was given"]);
+    outcome.assert_one_message(&format!(
+        "error: --root is {address}, where within 2 s node 0 has not said that this node is taken"
+    ));
+    assert!(took < Duration::from_secs(5), "{took:?}");
+}
+
+#[test]
+fn nodes_meet_over_ipv6_as_well() {
+    let Ok(probe) = TcpListener::bind("[::1]:0") else {
+        println!("SKIPPED: IPv6 not available");
+        return;
+    };
+    let address = probe.local_addr().expect("an address");
+    drop(probe);
+    let args = "allr -r 4 --nodes 2 -b 4 -e 4 -c random";
+    let one = |node| start(&format!("{args} --root {address} --node-rank {node}"));
+    let outcomes = finish((0..2).map(one).collect());
+    outcomes[0].assert_checked(args, &[4]);
+    outcomes[1].assert(0, &[]);
 }
 
 #[test]
@@ -331,7 +394,10 @@ fn a_root_that_cannot_be_is_told_with_what_can() {
     );
     head("0.0.0.0:5000").assert(
         1,
-        &["--root is 0.0.0.0:5000", "no IPv4 address to connect to"],
+        &[
+            "--root is 0.0.0.0:5000",
+            "no address that others can connect to",
+        ],
     );
     let port = free_port();
     let lost = run(&format!("{args} --root 127.0.0.1:{port} --node-rank 1"));

@@ -208,6 +208,51 @@ fn help_names_every_option_and_the_unit() {
     }
 }
 
+/// What does not fit on the disk is an error with its name, whatever of a run it is.
+#[test]
+fn a_full_disk_is_told() {
+    let run = "allr -r 2 -b 4 -e 4 -n 2";
+    let full = |args: &str| {
+        let file = fs::OpenOptions::new().write(true).open("/dev/full");
+        let mut command = command(args);
+        command.stdout(file.expect("a full device"));
+        let output = command.stderr(Stdio::piped()).output().expect("it starts");
+        (
+            output.status.code(),
+            String::from_utf8_lossy(&output.stderr).into_owned(),
+        )
+    };
+    let told = "error: cannot write standard output: No space left on device (os error 28)\n";
+    for args in [run, "bus -r 2 -n 1 -w 0", "--help", "--version"] {
+        assert_eq!(full(args), (Some(1), told.to_owned()), "{args}");
+    }
+    let outcome = common::run(&format!("{run} --report-to-json-file /dev/full"));
+    outcome.assert(
+        1,
+        &["error: --report-to-json-file /dev/full: No space left on device"],
+    );
+    assert_eq!(outcome.rows().len(), 1, "{outcome:?}");
+}
+
+/// Nobody can be told, and the exit code is what it would be.
+#[test]
+fn a_standard_error_that_is_full_changes_no_exit_code() {
+    for (args, code) in [
+        ("allr -r 2 -b 4 -e 4 -n 2", 0),
+        ("allr -r 2 -b 4 -e 4 --fault 1:exit", 1),
+        ("allr -r 0", 2),
+        ("rank 0", 2),
+        ("latency-rank 0", 2),
+    ] {
+        let file = fs::OpenOptions::new().write(true).open("/dev/full");
+        let mut command = command(args);
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        command.stderr(file.expect("a full device"));
+        let status = command.status().expect("it starts");
+        assert_eq!(status.code(), Some(code), "{args}");
+    }
+}
+
 /// Requirement H31 for the user of the main job: every rank's worker drops the CPU, and it is told once.
 #[test]
 fn h31_a_warning_that_all_ranks_share_is_shown_once() {

@@ -50,6 +50,11 @@ fn command_lines_that_are_not_accepted_end_with_code_2() {
             &["'p101'", "--stats", "accepted: avg, or p and a percentage"],
         ),
         ("", &["--nworkers <N>", "<OP>"]),
+        ("allr -r 2 --nope", &["'--nope'"]),
+        ("allr -r 2 -c", &["--check", "random, all_ones"]),
+        ("allr -r 2 -c=", &["--check", "random, all_ones"]),
+        ("bus", &["--nworkers <N>"]),
+        ("barrier -r 1", &["'1'", "--nworkers", "accepted: 2 to 64"]),
     ] {
         let outcome = run(args);
         outcome.assert(2, parts);
@@ -72,15 +77,75 @@ fn a_json_path_that_cannot_be_written_is_told_before_the_run() {
 }
 
 #[test]
-fn a_bad_variable_is_told_once() {
-    let mut command = command("allr -r 4 -b 4 -e 4");
-    command.env("NEURON_RT_EXEC_TIMEOUT", "soon");
-    let outcome = start_command(command).finish();
-    outcome.assert(
-        1,
-        &["NEURON_RT_EXEC_TIMEOUT=\"soon\" (environment) is not accepted"],
-    );
-    assert_eq!(outcome.stderr.matches("soon").count(), 1, "{outcome:?}");
+fn help_and_version_are_no_errors() {
+    for args in [
+        "-h",
+        "--help",
+        "-V",
+        "--version",
+        "bus --help",
+        "barrier -V",
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_proxy-run"));
+        command.args(args.split_whitespace());
+        let outcome = start_command(command).finish();
+        outcome.assert(0, &[]);
+        assert_eq!(outcome.stderr, "", "{args}");
+        assert!(!outcome.stdout.is_empty(), "{args}");
+        let version = args.to_uppercase().contains('V');
+        let told = outcome.stdout.contains(env!("CARGO_PKG_VERSION"));
+        assert_eq!(told, version, "{args}: {outcome:?}");
+    }
+}
+
+/// Whoever finds it out, launcher, rank or library: one message with variable, value and what is accepted, one exit code, and no table.
+#[test]
+fn a_bad_variable_is_told_once_with_one_exit_code() {
+    for (name, value, told) in [
+        (
+            "NEURON_RT_EXEC_TIMEOUT",
+            "soon",
+            "NEURON_RT_EXEC_TIMEOUT=\"soon\" (environment) is not accepted",
+        ),
+        (
+            "NEURON_RT_EXEC_TIMEOUT",
+            "0",
+            "NEURON_RT_EXEC_TIMEOUT=\"0\" (environment) is not accepted; accepted: a whole number of seconds, 1..",
+        ),
+        (
+            "NEURON_RT_ROOT_COMM_ID",
+            "here",
+            "NEURON_RT_ROOT_COMM_ID=\"here\" (environment) is not accepted",
+        ),
+        (
+            "NEURON_RT_ROOT_COMM_ID",
+            "192.0.2.1:5000",
+            "NEURON_RT_ROOT_COMM_ID is 192.0.2.1:5000, where this machine cannot listen",
+        ),
+        (
+            "NEURON_RT_RANKS_PER_NETWORK_PROXY",
+            "0",
+            "NEURON_RT_RANKS_PER_NETWORK_PROXY=\"0\" (environment) is not accepted",
+        ),
+        (
+            "NEURON_RT_LOG_LEVEL",
+            "loud",
+            "NEURON_RT_LOG_LEVEL=\"loud\" (environment) is not accepted",
+        ),
+        (
+            "NEURON_CCOM_SOCK_TIMEOUT",
+            "0",
+            "NEURON_CCOM_SOCK_TIMEOUT is '0'",
+        ),
+    ] {
+        let mut command = command("allr -r 4 -b 4 -e 4");
+        command.env(name, value);
+        let outcome = start_command(command).finish();
+        outcome.assert(1, &[told, "accepted"]);
+        assert_eq!(outcome.stdout, "", "{name}");
+        assert_eq!(outcome.stderr.matches(name).count(), 1, "{outcome:?}");
+        assert_eq!(outcome.stderr.matches("error:").count(), 1, "{outcome:?}");
+    }
 }
 
 #[test]
@@ -94,6 +159,7 @@ fn a_library_that_is_not_there_is_told_once() {
             "LD_LIBRARY_PATH",
         ],
     );
+    assert_eq!(outcome.stdout, "");
     assert_eq!(outcome.stderr.matches("error:").count(), 1, "{outcome:?}");
 }
 
@@ -111,6 +177,7 @@ fn a_library_of_another_version_is_told_once() {
             "version 2.40.1.0",
         ],
     );
+    assert_eq!(outcome.stdout, "");
     assert_eq!(
         outcome.stderr.matches("Incompatible").count(),
         1,

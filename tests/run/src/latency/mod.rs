@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cli;
 use crate::launcher::{ending, screen};
+use crate::layout::names;
 
 pub(crate) use rank::main as rank_main;
 use ranks::Ended;
@@ -28,7 +29,12 @@ const TOLD: u8 = 1;
 pub(crate) const VERBS: [&str; 2] = ["bus", "barrier"];
 
 #[derive(Debug, Parser)]
-#[command(bin_name = "cargo xtask run", disable_help_subcommand = true)]
+#[command(
+    bin_name = "cargo xtask run",
+    version,
+    propagate_version = true,
+    disable_help_subcommand = true
+)]
 enum Cli {
     /// Latencies of the host bus alone: round trips between ranks 0 and 1, all-gathers of all ranks
     Bus(Options),
@@ -95,14 +101,11 @@ pub(crate) fn main() -> ExitCode {
     let (subject, options) = match Cli::try_parse() {
         Ok(Cli::Bus(options)) => (Subject::Bus, options),
         Ok(Cli::Barrier(options)) => (Subject::Barrier, options),
-        Err(error) => error.exit(),
+        Err(error) => return cli::exit(&error),
     };
     match measure(subject, &options) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(message) => screen::failed(&message, |text| {
-            // Nobody is left to be told that standard error is closed.
-            let _ = writeln!(io::stderr(), "{text}");
-        }),
+        Err(message) => screen::failed(&message, screen::note),
     }
 }
 
@@ -135,18 +138,24 @@ fn failure(ended: &[Ended]) -> Option<String> {
         (Some(_), _) => 0,
         (None, code) => 1 + u8::from(code == Some(TOLD.into())),
     };
-    let failed = (0..)
-        .zip(ended)
-        .filter(|(_, rank)| rank.by_itself && !rank.output.status.success())
-        .map(|(rank, ended)| (rank, &ended.output));
+    let failed = || {
+        let ranks = (0..).zip(ended);
+        let failed = ranks.filter(|(_, rank)| rank.by_itself && !rank.output.status.success());
+        failed.map(|(rank, ended)| (rank, &ended.output))
+    };
     // `min_by_key` keeps the first of equals.
-    let (rank, output): (u32, _) = failed.min_by_key(|(_, output)| order(output))?;
+    let (rank, output): (u32, _) = failed().min_by_key(|(_, output)| order(output))?;
     let said = String::from_utf8_lossy(&output.stderr);
     Some(match said.trim() {
         said if !said.is_empty() && output.status.signal().is_none() => {
             format!("rank {rank}: {said}")
         }
-        _ => format!("rank {rank} {}", ending(output.status)),
+        _ => {
+            let alike = failed().filter(|(_, other)| other.status == output.status);
+            let ranks: Vec<u32> = alike.map(|(rank, _)| rank).collect();
+            let many = ranks.len() > 1;
+            format!("{} {}", names(ranks), ending(output.status, many))
+        }
     })
 }
 
@@ -183,6 +192,13 @@ mod tests {
         assert_eq!(failure(&ranks[..3]).as_deref(), Some("rank 2: late"));
         assert_eq!(failure(&ranks[..4]).as_deref(), Some("rank 3: panicked"));
         let killed = "rank 4 was killed by signal 9 (SIGKILL)";
+        assert_eq!(failure(&ranks).as_deref(), Some(killed));
+        let ranks = [
+            ended(true, 9, ""),
+            ended(true, 1 << 8, "late\n"),
+            ended(true, 9, ""),
+        ];
+        let killed = "ranks 0 and 2 were killed by signal 9 (SIGKILL)";
         assert_eq!(failure(&ranks).as_deref(), Some(killed));
     }
 }

@@ -9,6 +9,7 @@ use proxy_core::phone::barrier::RankSet;
 use proxy_os::bananaphone::{Barrier, Bus, BusError, Options, Within};
 
 use super::{Row, Start, Subject};
+use crate::launcher::screen;
 use crate::stats::Stat;
 use crate::sys;
 
@@ -30,8 +31,7 @@ pub(crate) fn main(argument: Option<OsString>) -> ExitCode {
         .and_then(|text| text.to_str()?.parse().ok());
     let start = serde_json::from_reader::<_, Start>(io::stdin());
     let (Some(rank), Ok(start)) = (rank, start) else {
-        eprintln!("error: a rank is started by the launcher alone; run `proxy-run --help`");
-        return ExitCode::from(2);
+        return screen::not_for_users();
     };
     match sys::die_with_parent(start.launcher) {
         Ok(true) => {}
@@ -50,7 +50,7 @@ pub(crate) fn main(argument: Option<OsString>) -> ExitCode {
 }
 
 fn failed(message: &str) -> ExitCode {
-    eprintln!("{message}");
+    screen::note(message);
     ExitCode::from(super::TOLD)
 }
 

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::os::fd::RawFd;
 use std::os::unix::process::ExitStatusExt;
+use std::time::{Duration, Instant};
 
 use super::nodes::Report;
 use super::process::RankProcess;
@@ -25,8 +26,9 @@ pub(super) struct Crew<'a> {
     finished: HashSet<u32>,
     /// Warnings so far.
     warnings: HashSet<String>,
-    /// Those that are not shown yet. What a failure brings with it, such as the deaths of those that end because of it, never is.
-    held: Vec<String>,
+    /// Those that are not shown yet, and since when. What a failure brings with it, such as the deaths of those that end because of it, never
+    /// is.
+    held: Vec<(Instant, String)>,
 }
 
 impl<'a> Crew<'a> {
@@ -98,6 +100,10 @@ impl<'a> Crew<'a> {
         // Before its pipes are read: what an ended process has said is all there.
         let ended = process.reap();
         let ranks = process.ranks().clone();
+        if let Some(signal) = process.stop_news() {
+            let ranks = ranks.clone();
+            reports.push(Report::Stopped { ranks, signal });
+        }
         for line in process.complaints() {
             // A warning of the driver that all ranks share is shown once.
             let warning = line.starts_with("proxy WARN") && self.warnings.insert(line.clone());
@@ -105,7 +111,7 @@ impl<'a> Crew<'a> {
             if self.debug {
                 screen.note(&line);
             } else if warning {
-                self.held.push(line);
+                self.held.push((Instant::now(), line));
             }
         }
         for message in process.messages() {
@@ -129,9 +135,18 @@ impl<'a> Crew<'a> {
         }
     }
 
-    /// Shows the driver's warnings that have come so far. Called when the run has got further since, so that they are no failure's.
-    pub(super) fn show_warnings(&mut self, screen: &mut Screen) {
-        self.held.drain(..).for_each(|line| screen.note(&line));
+    /// Shows the driver's warnings that came `age` ago or earlier. Called when the run has got further since, so that they are no failure's.
+    pub(super) fn show_warnings(&mut self, age: Duration, screen: &mut Screen) {
+        let old = |(since, _): &mut (Instant, String)| since.elapsed() >= age;
+        let shown = self.held.extract_if(.., old);
+        shown.for_each(|(_, line)| screen.note(&line));
+    }
+
+    /// The ranks of these processes that have been started.
+    pub(super) fn started(&self) -> Range<u32> {
+        let mut ranks = self.processes.iter().map(RankProcess::ranks);
+        let first = ranks.next().cloned().unwrap_or_default();
+        first.start..ranks.next_back().map_or(first.end, |last| last.end)
     }
 
     /// Whether all that have been started have ended.

@@ -16,7 +16,7 @@ pub(super) fn check(job: &Job, nodes: &Range<u32>) -> Result<(), String> {
 }
 
 fn fits(job: &Job, ranks: u64, available: u64) -> Result<(), String> {
-    let largest = job.sizes.iter().max().unwrap_or(0);
+    let largest = job.sizes.max();
     let buffers = if job.check.is_some() { 3 } else { 2 };
     let needed = largest.saturating_mul(ranks).saturating_mul(buffers);
     if needed <= available {

@@ -4,6 +4,7 @@ mod crew;
 mod memory;
 mod nodes;
 mod process;
+mod roll;
 mod root;
 mod run;
 pub(crate) mod screen;
@@ -13,21 +14,18 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::process::ExitCode;
 
 use proxy_os::Settings;
-use proxy_os::config::Origin;
+use proxy_os::config::{BadSetting, Origin};
 
 use crate::cli::Output;
-use crate::job::{Check, Job, Start};
+use crate::job::{Job, Start};
 use crate::report::{JsonFile, Row};
-use crate::sys::Signals;
+use crate::sys::{self, Signals};
 pub(crate) use nodes::Place;
 use nodes::{Door, Gathered, follow};
 pub(crate) use process::ending;
 use root::Root;
 use run::{End, Run};
-use screen::Screen;
-
-/// Exit code for a command line that is not accepted, as for those that the parser refuses.
-const USAGE: u8 = 2;
+use screen::{Screen, USAGE};
 
 /// Runs a job to its end. All ranks have ended when it returns.
 pub(crate) fn main(job: Job, output: Output) -> ExitCode {
@@ -51,9 +49,11 @@ fn run(
     json: Option<JsonFile>,
     screen: &mut Screen,
 ) -> Result<ExitCode, String> {
-    let settings = Settings::from_env().map_err(|error| error.to_string())?;
+    // The ranks say what is to be said of a value that is accepted.
+    let settings = Settings::from_lookup(|name| std::env::var_os(name));
+    let settings = settings.map_err(|error| error.to_string())?;
     if !output.timeout_given
-        && let Some(seconds) = timeout_of(&settings)
+        && let Some(seconds) = timeout_of(&settings)?
     {
         job.timeout = seconds;
     }
@@ -61,9 +61,8 @@ fn run(
     let nodes = place.map_or(0..job.layout.nodes, |place| place.node..place.node + 1);
     memory::check(&job, &nodes)?;
     job.barrier &= !*settings.disable_execution_barrier();
-    let wanted = [libc::SIGINT, libc::SIGTERM, libc::SIGCHLD];
     let mut signals =
-        Signals::take(&wanted).map_err(|error| format!("cannot take over signals: {error}"))?;
+        Signals::take(&wanted()).map_err(|error| format!("cannot take over signals: {error}"))?;
     let mut door = match place {
         None => None,
         Some(place) if place.node == 0 => Some(Door::open(&place.root, &job, output.seed_given)?),
@@ -88,6 +87,13 @@ fn run(
     ended.map(|(code, _)| ExitCode::from(code))
 }
 
+/// The signals that end a run, and the one that tells of a rank's process. A run that was started with hang-ups ignored goes on after one.
+fn wanted() -> Vec<i32> {
+    let mut wanted = vec![libc::SIGINT, libc::SIGTERM, libc::SIGQUIT, libc::SIGCHLD];
+    wanted.extend((!sys::is_ignored(libc::SIGHUP)).then_some(libc::SIGHUP));
+    wanted
+}
+
 /// Runs a job whose table this launcher prints; returns the exit code, and what happened if that is not 0.
 fn lead(
     job: Job,
@@ -101,19 +107,14 @@ fn lead(
     {
         return Ok(signalled(signal, screen));
     }
-    let own = match door.as_ref().map(|door| door.ip()) {
-        Some(IpAddr::V4(ip)) => ip,
-        _ => Ipv4Addr::LOCALHOST,
-    };
+    let own = door.as_ref().map(|door| door.ip());
+    let own = own.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
     let root = Root::choose(settings, own)?;
     let start = Start {
         job,
         root: root.address.clone(),
         launcher: std::process::id(),
     };
-    screen
-        .line(&describe(&start.job))
-        .map_err(screen::unwritten)?;
     if let Some(door) = &mut door {
         door.start(&start.job, &start.root);
     }
@@ -157,40 +158,22 @@ fn conclude(
     }
 }
 
-/// The deadline that the environment asks for, in seconds.
-fn timeout_of(settings: &Settings) -> Option<u64> {
-    let origin = settings
-        .effective()
-        .into_iter()
-        .find(|one| one.name == "NEURON_RT_EXEC_TIMEOUT")?
-        .origin;
-    (origin == Origin::Environment).then(|| settings.exec_timeout().as_secs().max(1))
-}
-
-/// The line above the table: what is run, and the units.
-fn describe(job: &Job) -> String {
-    let plural =
-        |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
-    let check = match job.check {
-        Some(Check::Random) => format!(", checked on all ranks (random inputs, seed {})", job.seed),
-        Some(Check::AllOnes) => ", checked on all ranks (inputs of ones)".to_owned(),
-        None => String::new(),
-    };
-    let barrier = if job.barrier {
-        ""
-    } else {
-        ", no execution barrier"
-    };
-    let nodes = match job.layout.nodes {
-        1 => String::new(),
-        nodes => format!(" on {nodes} nodes"),
-    };
-    format!(
-        "{}: {} ranks{nodes}, {}, {}{barrier}{check}\n\
-         GB/s = 10^9 bytes per second; the time of an iteration is that of its slowest rank",
-        job.op.long_name(),
-        job.layout.ranks,
-        plural(job.streams, "stream"),
-        plural(job.blocks, "block"),
-    )
+/// The deadline that the environment asks for, in seconds. One of nothing at all is none that a run could keep.
+fn timeout_of(settings: &Settings) -> Result<Option<u64>, String> {
+    const NAME: &str = "NEURON_RT_EXEC_TIMEOUT";
+    let all = settings.effective();
+    let given = all.iter().find(|one| one.name == NAME);
+    let seconds = settings.exec_timeout().as_secs();
+    match given.map(|given| given.origin) {
+        Some(origin @ Origin::Environment) if seconds == 0 => Err(BadSetting {
+            name: NAME,
+            value: seconds.to_string(),
+            token: None,
+            accepted: "a whole number of seconds, 1..2147483647".to_owned(),
+            origin,
+        }
+        .to_string()),
+        Some(Origin::Environment) => Ok(Some(seconds)),
+        _ => Ok(None),
+    }
 }

@@ -160,6 +160,14 @@ impl RankProcess {
         self.status
     }
 
+    /// Whether the process has been stopped since the last call (the inner value is the signal) or goes on.
+    pub(super) fn stop_news(&self) -> Option<Option<i32>> {
+        match self.status {
+            None => sys::stop_news(self.pid()),
+            Some(_) => None,
+        }
+    }
+
     /// Kills the process if it is there, and waits for its end.
     pub(super) fn end(&mut self) {
         if self.status.is_none() {
@@ -176,24 +184,33 @@ impl Drop for RankProcess {
     }
 }
 
-/// How a process ended, in words.
-pub(crate) fn ending(status: ExitStatus) -> String {
+/// How a process ended, or many did alike, in words.
+pub(crate) fn ending(status: ExitStatus, many: bool) -> String {
     let core = if status.core_dumped() {
         ", core dumped"
     } else {
         ""
     };
+    let (was, before) = match many {
+        true => ("were", "they were"),
+        false => ("was", "it was"),
+    };
     match (status.signal(), status.code()) {
-        (Some(signal), _) => format!("was killed by signal {signal}{}{core}", signal_name(signal)),
-        (None, Some(code)) => format!("ended with exit code {code} before it was finished"),
+        (Some(signal), _) => format!(
+            "{was} killed by signal {signal}{}{core}",
+            signal_name(signal)
+        ),
+        (None, Some(code)) => format!("ended with exit code {code} before {before} finished"),
         (None, None) => format!("ended: {status}"),
     }
 }
 
-fn signal_name(signal: i32) -> &'static str {
+/// A signal's name behind its number, if it has one that a reader may look for.
+pub(super) fn signal_name(signal: i32) -> &'static str {
     match signal {
         libc::SIGHUP => " (SIGHUP)",
         libc::SIGINT => " (SIGINT)",
+        libc::SIGQUIT => " (SIGQUIT)",
         libc::SIGILL => " (SIGILL)",
         libc::SIGABRT => " (SIGABRT)",
         libc::SIGBUS => " (SIGBUS)",
@@ -202,6 +219,10 @@ fn signal_name(signal: i32) -> &'static str {
         libc::SIGSEGV => " (SIGSEGV)",
         libc::SIGPIPE => " (SIGPIPE)",
         libc::SIGTERM => " (SIGTERM)",
+        libc::SIGSTOP => " (SIGSTOP)",
+        libc::SIGTSTP => " (SIGTSTP)",
+        libc::SIGTTIN => " (SIGTTIN)",
+        libc::SIGTTOU => " (SIGTTOU)",
         _ => "",
     }
 }

@@ -1,7 +1,7 @@
 //! Where the ranks meet: the address that the user names, or a free port of this machine.
 
 use std::io;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{IpAddr, TcpListener};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
@@ -37,7 +37,7 @@ fn claim(port: u16) -> io::Result<UnixDatagram> {
 impl Root {
     /// The address of the settings if they have one, after a look whether rank 0 can listen there; else a free port of `own`, an
     /// address of this machine.
-    pub(super) fn choose(settings: &Settings, own: Ipv4Addr) -> Result<Self, String> {
+    pub(super) fn choose(settings: &Settings, own: IpAddr) -> Result<Self, String> {
         let Some(given) = settings.root_comm_id() else {
             let port = ReservedPort::new(own)
                 .map_err(|error| format!("cannot find a free port on {own}: {error}"))?;
@@ -58,7 +58,8 @@ impl Root {
                 given.port
             )),
             Err(error) => Err(format!(
-                "{VARIABLE} is {address}, where this machine cannot listen: {error}"
+                "{VARIABLE} is {address}, where this machine cannot listen: {error}; accepted: an address of this machine, or the variable unset \
+                 to have one chosen"
             )),
         }
     }

@@ -1,21 +1,25 @@
 //! The launcher's loop: one poll over signals, pipes and other nodes, one step per message.
 
+use std::ops::Range;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use super::crew::Crew;
 use super::nodes::{Door, Report};
+use super::roll::Roll;
 use super::screen::{Screen, unwritten};
-use super::verdict::{Cause, Verdict};
+use super::verdict::{Cause, Finding, Verdict};
 use crate::cli::Output;
 use crate::job::Start;
-use crate::layout::list;
 use crate::report::Row;
 use crate::size::Bytes;
 use crate::sys::{self, Signals, readable};
-use crate::table::Table;
-use crate::wire::{Heard, Message, Said};
+use crate::table::{Table, describe};
+use crate::wire::{Message, Said};
+
+/// How old a warning is before a row shows that it was no failure's: rows that are shown now may be from before the failure.
+const SETTLED: Duration = Duration::from_secs(1);
 
 /// How a run ended.
 #[derive(Debug)]
@@ -39,12 +43,12 @@ pub(super) struct Run<'a> {
     crew: Crew<'a>,
     /// The other nodes, if they have launchers of their own.
     door: Option<&'a mut Door>,
-    /// The other nodes' processes have ended well.
+    /// Other nodes whose processes have ended, or whose launchers are gone.
     over: u32,
-    /// One per rank of the job.
-    ranks: Vec<Heard>,
+    roll: Roll<'a>,
+    /// The lines above the table are there.
+    headed: bool,
     verdict: Verdict,
-    since: Instant,
     /// When something last came from a rank or another node.
     heard: Instant,
     /// The rows so far.
@@ -62,7 +66,6 @@ impl<'a> Run<'a> {
     ) -> Self {
         let table = Table::new(&start.job, &output.stats);
         let layout = start.job.layout;
-        let ranks = (0..layout.ranks).map(|_| Heard::default());
         let nodes = if door.is_some() {
             0..1
         } else {
@@ -77,9 +80,9 @@ impl<'a> Run<'a> {
             crew: Crew::new(start, nodes, output.debug),
             door,
             over: 0,
-            ranks: ranks.collect(),
-            verdict: Verdict::default(),
-            since: Instant::now(),
+            roll: Roll::new(&start.job),
+            headed: false,
+            verdict: Verdict::new(start.job.deadline()),
             heard: Instant::now(),
             rows: Vec::new(),
         }
@@ -95,11 +98,8 @@ impl<'a> Run<'a> {
 
     fn listen(&mut self) -> Result<End, String> {
         loop {
-            let left = match self.time_to_join()? {
-                None => self.time_to_hear()?,
-                left => left,
-            };
-            self.wait(self.verdict.grace().or(left))?;
+            let left = self.time_to_hear()?;
+            self.wait(self.verdict.grace().unwrap_or(left))?;
             while let Some(signal) = self.signals.next() {
                 if signal != libc::SIGCHLD {
                     return Ok(End::Signalled(signal));
@@ -111,63 +111,58 @@ impl<'a> Run<'a> {
                 return Ok(End::Failed(failure));
             }
             if self.crew.ready && self.all_ended() && self.verdict.grace().is_none() {
-                self.crew.show_warnings(self.screen);
+                self.crew.show_warnings(Duration::ZERO, self.screen);
                 return Ok(End::Done);
             }
         }
     }
 
-    /// Time left for the ranks to meet, which has the deadline of an execution; `None` when they have met.
-    fn time_to_join(&self) -> Result<Option<Duration>, String> {
-        let late = (0..).zip(&self.ranks).filter(|(_, heard)| !heard.joined);
-        let late = list(late.map(|(rank, _)| rank));
-        if late.is_empty() {
-            return Ok(None);
-        }
-        let left = self
-            .start
-            .job
-            .deadline()
-            .saturating_sub(self.since.elapsed());
-        if left.is_zero() && self.verdict.grace().is_none() {
-            let waited = self.start.job.timeout;
-            return Err(format!(
-                "after {waited} s these ranks have not met the others: {late}"
-            ));
-        }
-        Ok(Some(left))
-    }
-
-    /// Time left for anybody to say something once all have met. Each rank has its own deadline and says so when it has passed; this is for
-    /// when nobody can any more, because all are stopped, say, or the other nodes are.
-    fn time_to_hear(&self) -> Result<Option<Duration>, String> {
+    /// Time left for every rank to say something. Each has its own deadlines and says so when one has passed; this is for when one cannot any
+    /// more, because it is stopped, say, or stays in the library, or its node's launcher is stopped.
+    fn time_to_hear(&self) -> Result<Duration, String> {
         let limit = self.start.job.silence();
-        let left = limit.saturating_sub(self.heard.elapsed());
-        if left.is_zero() && self.verdict.grace().is_none() {
-            let who = match self.crew.all_ended() {
-                true => "the launchers of the other nodes",
-                false => "any rank",
-            };
-            return Err(format!(
-                "nothing was heard from {who} for {} s",
-                limit.as_secs()
-            ));
+        let ranks = self.expected();
+        let longest = self.roll.longest(ranks.clone());
+        let left = limit.saturating_sub(longest.unwrap_or_else(|| self.heard.elapsed()));
+        if !left.is_zero() || self.verdict.grace().is_some() {
+            return Ok(left);
         }
-        Ok(Some(left))
+        let open = self.roll.unheard(ranks.clone(), Duration::ZERO);
+        let silent = self.roll.unheard(ranks, limit);
+        let door = self.door.as_ref();
+        let nodes = door.and_then(|door| door.silent(&open, &silent));
+        Err(match nodes {
+            Some(nodes) => format!("nothing was heard from {nodes} for {} s", limit.as_secs()),
+            None => self.verdict.silence(&silent, &self.roll),
+        })
     }
 
-    fn wait(&self, timeout: Option<Duration>) -> Result<(), String> {
+    /// The ranks that have been started.
+    fn expected(&self) -> Range<u32> {
+        if self.crew.ready {
+            0..self.start.job.layout.ranks
+        } else {
+            self.crew.started()
+        }
+    }
+
+    fn wait(&self, timeout: Duration) -> Result<(), String> {
         let others = self.door.iter().flat_map(|door| door.fds());
         let fds = self.crew.fds().chain(others).chain([self.signals.fd()]);
         let mut fds: Vec<_> = fds.map(readable).collect();
-        sys::poll(&mut fds, timeout).map_err(|error| format!("cannot wait for the ranks: {error}"))
+        sys::poll(&mut fds, Some(timeout))
+            .map_err(|error| format!("cannot wait for the ranks: {error}"))
     }
 
     /// Takes in everything that has come from ranks and other nodes.
     fn hear(&mut self) -> Result<(), String> {
+        let ready = self.crew.ready;
         for report in self.crew.hear(self.screen)? {
             self.heard = Instant::now();
             self.take(report);
+        }
+        if self.crew.ready && !ready {
+            self.roll.begin(self.expected());
         }
         let others = self
             .door
@@ -177,7 +172,10 @@ impl<'a> Run<'a> {
             self.heard = Instant::now();
             match report {
                 Report::Ended => self.over += 1,
-                Report::Gone(text) => self.verdict.process(&ranks, Cause::Lost(text)),
+                Report::Gone(text) => {
+                    self.over += 1;
+                    self.verdict.process(&ranks, Cause::Lost(text));
+                }
                 report => self.take(report),
             }
         }
@@ -194,22 +192,19 @@ impl<'a> Run<'a> {
                 let status = ExitStatus::from_raw(status);
                 self.verdict.process(&ranks, Cause::Died(status));
             }
+            Report::Stopped { ranks, signal } => self.verdict.stopped(&ranks, signal),
             // Only other nodes say that.
             Report::Ended | Report::Gone(_) => {}
         }
     }
 
     fn said(&mut self, Said { rank, message }: Said) {
-        let Some(heard) = self.ranks.get_mut(rank as usize) else {
-            return;
-        };
         match message {
-            Message::Ready | Message::Finished => {}
-            Message::Joined => heard.joined = true,
-            Message::Iteration(iteration) => self.show_progress(iteration),
-            Message::Size(result) => heard.results.push_back(result),
-            Message::Failed(failure) => self.verdict.told(rank, failure),
+            Message::Failed(failure) => return self.verdict.told(rank, failure),
+            Message::Iteration(iteration) if rank == 0 => self.show_progress(iteration),
+            _ => {}
         }
+        self.roll.said(rank, message);
     }
 
     fn show_progress(&mut self, iteration: u32) {
@@ -223,17 +218,18 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Shows every size that all ranks are through with.
+    /// Shows every size that all ranks are through with, under the lines that are there since all have met.
     fn show_rows(&mut self) -> Result<(), String> {
         let job = &self.start.job;
-        while self.ranks.iter().all(|heard| !heard.results.is_empty()) {
-            let results: Vec<_> = self
-                .ranks
-                .iter_mut()
-                .filter_map(|heard| heard.results.pop_front())
-                .collect();
+        if !self.headed && self.roll.have_met() {
+            self.headed = true;
+            self.screen.line(&describe(job)).map_err(unwritten)?;
+        }
+        while let Some(results) = self.roll.next_size() {
             let row = Row::new(job, &self.output.stats, &results);
-            self.crew.show_warnings(self.screen);
+            if self.verdict.grace().is_none() {
+                self.crew.show_warnings(SETTLED, self.screen);
+            }
             let line = self.table.row(job, &row);
             let head = self.rows.is_empty().then(|| self.table.head());
             for line in head.into_iter().chain([line]) {
@@ -254,12 +250,18 @@ impl<'a> Run<'a> {
         self.crew.all_ended() && self.over == others
     }
 
-    /// The message, once all failures that belong together are in. The process's own last words are shown before it.
+    /// The message, once all failures that belong together are in. The last words of the process that it is about are shown before it.
     fn failure(&mut self) -> Option<String> {
         let over = self.verdict.grace()?.is_zero() || self.all_ended();
         let all = self.crew.ready.then_some(self.start.job.layout.ranks);
-        let (ranks, message) = over.then(|| self.verdict.message(all)).flatten()?;
-        self.crew.show_last_words(ranks.start, self.screen);
-        Some(message)
+        let found = over.then(|| self.verdict.finding(all, &self.roll));
+        let Finding { speaker, text } = found.flatten()?;
+        if let Some(rank) = speaker {
+            self.crew.show_last_words(rank, self.screen);
+        }
+        if let Some(door) = &mut self.door {
+            door.speaker = speaker;
+        }
+        Some(text)
     }
 }

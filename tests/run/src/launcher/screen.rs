@@ -29,8 +29,7 @@ impl Screen {
     /// A line for the user's attention.
     pub(super) fn note(&mut self, text: &str) {
         self.erase();
-        // Nobody is left to be told that standard error is closed.
-        let _ = writeln!(io::stderr(), "{text}");
+        note(text);
     }
 
     /// The one line that says how far a size is; replaced by the next one, erased by any other line.
@@ -49,6 +48,19 @@ impl Screen {
     }
 }
 
+/// A line on standard error, which ends nothing when it is full or closed: nobody is left to be told.
+pub(crate) fn note(text: &str) {
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
+/// Refuses to play a part that only the launcher gives.
+pub(crate) fn not_for_users() -> ExitCode {
+    note("error: a rank is started by the launcher alone; run `proxy-run --help`");
+    ExitCode::from(USAGE)
+}
+
+/// Exit code for a command line that is not accepted, as for those that the parser refuses.
+pub(crate) const USAGE: u8 = 2;
 /// The exit code of a program whose reader went away, as a shell shows it: 128 + SIGPIPE.
 const READER_GONE: u8 = 141;
 
@@ -56,7 +68,7 @@ const READER_GONE: u8 = 141;
 pub(crate) fn unwritten(error: io::Error) -> String {
     match error.kind() {
         io::ErrorKind::BrokenPipe => String::new(),
-        _ => format!("cannot write the table: {error}"),
+        _ => format!("cannot write standard output: {error}"),
     }
 }
 

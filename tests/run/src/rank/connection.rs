@@ -3,7 +3,7 @@
 
 use std::ffi::CString;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use proxy_kit::abi::Topology;
 use proxy_kit::device::Connectors;
@@ -50,11 +50,12 @@ impl Connection {
         let (me, all) = (rank.cast_signed(), ranks.cast_signed());
         let info = DeviceInfo::standalone(me);
         let root = CString::new(start.root.as_str()).map_err(Failure::own)?;
+        let since = Instant::now();
         // SAFETY: the only call in this process, whose device is rank `me` and has no pod.
         let global = unsafe { library.init_global_comm(me, all, &info, &root, HINT) };
-        // No socket has been opened yet: a root that cannot listen is the cause of what the others will say.
+        // A root that cannot listen says so at once, and is the cause of what the others will say; one that waits in vain is not.
         let global = global.map_err(|error| {
-            if rank == 0 {
+            if rank == 0 && since.elapsed() < start.job.deadline() / 2 {
                 Failure::own(error)
             } else {
                 failed(error)

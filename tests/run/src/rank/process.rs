@@ -13,6 +13,7 @@ use proxy_os::{Settings, log};
 
 use super::{run, unheard};
 use crate::job::{Job, Start};
+use crate::launcher::screen;
 use crate::sys;
 use crate::wire::{Failure, Message, Speaker};
 
@@ -26,15 +27,14 @@ pub(crate) fn main(argument: Option<OsString>) -> ExitCode {
         .ok()
         .and_then(|start| Some((start.job.layout.process(first?)?, start)));
     let Some((ranks, start)) = started else {
-        eprintln!("error: a rank is started by the launcher alone; run `proxy-run --help`");
-        return ExitCode::from(2);
+        return screen::not_for_users();
     };
     match pipe(&start) {
         Ok(Some(pipe)) => sys::exit_now(u8::from(!all(ranks, &start, pipe))),
         // Nobody is left who would listen.
         Ok(None) => ExitCode::FAILURE,
         Err(error) => {
-            eprintln!("cannot reach the launcher: {error}");
+            screen::note(&format!("cannot reach the launcher: {error}"));
             ExitCode::FAILURE
         }
     }

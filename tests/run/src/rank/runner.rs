@@ -23,8 +23,10 @@ use crate::wire::{Failure, Message, SizeResult, Speaker};
 
 /// What an output holds before a checked execution, so that an old result cannot pass for a new one.
 const POISON: u8 = 0xA5;
-/// Between two progress messages at least.
+/// Between two progress messages of rank 0 at least.
 const PROGRESS: Duration = Duration::from_millis(50);
+/// Between two of any other rank, whose only use is that they come.
+const SIGN_OF_LIFE: Duration = Duration::from_millis(250);
 /// Checked executions of one size at most: the first, one in the middle and the last.
 const CHECKS: u64 = 3;
 
@@ -151,9 +153,13 @@ impl<'a> Runner<'a> {
             .map(|fault| fault.kind)
     }
 
+    /// Says where this rank is, unless it has done so a moment ago. Called before whatever may take long.
     fn tell_progress(&mut self, iteration: u32, speaker: &Speaker) -> Result<(), Failure> {
-        let due = iteration == 0 || self.told.elapsed() >= PROGRESS;
-        if self.connection.rank() != 0 || !due {
+        let (due, pause) = match self.connection.rank() {
+            0 => (iteration == 0, PROGRESS),
+            _ => (false, SIGN_OF_LIFE),
+        };
+        if !due && self.told.elapsed() < pause {
             return Ok(());
         }
         self.told = Instant::now();
@@ -195,10 +201,12 @@ impl Size<'_, '_> {
                 .check
                 .filter(|_| checked.contains(&iteration));
             if let Some(check) = check {
+                self.runner.tell_progress(iteration, speaker)?;
                 self.prepare(check)?;
                 together = false;
             }
             if !together {
+                self.runner.tell_progress(iteration, speaker)?;
                 let checking = self.runner.job.checking(self.result.bytes);
                 self.runner.meeting.meet(checking)?;
                 together = true;
@@ -211,6 +219,7 @@ impl Size<'_, '_> {
                     .push(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
             }
             if let Some(check) = check {
+                self.runner.tell_progress(iteration, speaker)?;
                 self.verify(check, iteration)?;
                 together = false;
             }

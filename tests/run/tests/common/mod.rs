@@ -88,6 +88,12 @@ impl Outcome {
         }
     }
 
+    /// Asserts that standard error is one line, which begins with `text`.
+    pub(crate) fn assert_one_message(&self, text: &str) {
+        let alone = self.stderr.lines().count() == 1 && self.stderr.starts_with(text);
+        assert!(alone, "not {text:?} alone: {self:?}");
+    }
+
     /// The table: size to cells.
     pub(crate) fn rows(&self) -> BTreeMap<u64, Vec<String>> {
         let cells = |line: &str| {

@@ -12,7 +12,7 @@ use super::link::Link;
 use super::terms::Terms;
 use super::{Hello, Order, PROGRAM, Report};
 use crate::job::Job;
-use crate::layout::{Layout, list};
+use crate::layout::{Layout, list, name};
 use crate::sys::{self, Signals, readable};
 
 /// How long a connection may take to say who it is. Launchers say it at once.
@@ -54,6 +54,10 @@ pub(crate) struct Door {
     terms: Terms,
     strangers: Vec<(Link, Instant)>,
     seats: Vec<Seat>,
+    /// When the wait for the others ends.
+    until: Instant,
+    /// The rank whose last words tell more about the failure, on whatever node.
+    pub(crate) speaker: Option<u32>,
 }
 
 impl Door {
@@ -70,7 +74,7 @@ impl Door {
                 root.port
             ),
             _ => format!(
-                "--root is {root}, where this machine, node 0, cannot listen: {error}; accepted: an IPv4 address of node 0 that the other \
+                "--root is {root}, where this machine, node 0, cannot listen: {error}; accepted: an address of node 0 that the other \
                  nodes reach, and a free port"
             ),
         })?;
@@ -81,6 +85,8 @@ impl Door {
             terms: Terms::of(job, seed_given),
             strangers: Vec::new(),
             seats: Vec::new(),
+            until: Instant::now(),
+            speaker: None,
         })
     }
 
@@ -96,6 +102,7 @@ impl Door {
         signals: &mut Signals,
     ) -> Result<Gathered, String> {
         let since = Instant::now();
+        self.until = since + patience;
         loop {
             if let Some(text) = self.pass().into_iter().find(|refusal| refusal.fatal) {
                 return Err(text.text);
@@ -183,6 +190,9 @@ impl Door {
     fn seat(&mut self, hello: Hello, mut link: Link) -> Option<Refusal> {
         let node = hello.node;
         let Err(refusal) = self.judge(hello, link.peer()) else {
+            let left = self.until.saturating_duration_since(Instant::now());
+            // One that cannot be told is gone, which is found when it is listened to.
+            let _ = link.send(&Order::Seated { left });
             self.seats.push(Seat {
                 node,
                 link,
@@ -239,7 +249,12 @@ impl Door {
     /// Tells all that it is over.
     pub(crate) fn end(&mut self, code: u8, message: Option<&str>) {
         let message = message.map(str::to_owned);
-        self.tell(&Order::End { code, message });
+        let speaker = self.speaker;
+        self.tell(&Order::End {
+            code,
+            message,
+            speaker,
+        });
     }
 
     fn tell(&mut self, order: &Order) {
@@ -257,6 +272,26 @@ impl Door {
             .chain(strangers)
             .filter_map(Link::fd)
             .chain([self.listener.as_raw_fd()])
+    }
+
+    /// The other nodes whose launchers seem to be silent, in words: of those that are not over, the ones of whose `open` ranks, those that are
+    /// not through, all are among the `silent` ones. None if that is so on this node as well.
+    pub(crate) fn silent(&self, open: &[u32], silent: &[u32]) -> Option<String> {
+        let ranks = |node: u32| self.layout.ranks_of(&(node..node + 1));
+        let open_of = |node| open.iter().filter(move |rank| ranks(node).contains(rank));
+        let is_silent = |node| open_of(node).all(|rank| silent.contains(rank));
+        if is_silent(0) && open_of(0).next().is_some() {
+            return None;
+        }
+        let seats = self.seats.iter();
+        let nodes = seats.filter(|seat| !seat.over && is_silent(seat.node));
+        let nodes = nodes.map(|seat| {
+            let (node, peer) = (seat.node, seat.link.peer());
+            let ranks = name(&ranks(node));
+            format!("the launcher of node {node}, {peer} ({ranks})")
+        });
+        let nodes: Vec<String> = nodes.collect();
+        (!nodes.is_empty()).then(|| nodes.join(" and "))
     }
 
     /// What has come from the other nodes, each with the ranks of its node. Who comes too late is told so.
@@ -297,9 +332,11 @@ fn checked(report: Result<Report, String>, ranks: &Range<u32>) -> Report {
         Ok(Report::Said(said)) if !ranks.contains(&said.rank) => {
             format!("spoke for rank {}", said.rank)
         }
-        Ok(Report::Garbled { ranks: part, .. } | Report::Died { ranks: part, .. })
-            if !within(&part) =>
-        {
+        Ok(
+            Report::Garbled { ranks: part, .. }
+            | Report::Died { ranks: part, .. }
+            | Report::Stopped { ranks: part, .. },
+        ) if !within(&part) => {
             format!("spoke for ranks {part:?}")
         }
         Ok(report) => return report,
@@ -320,14 +357,15 @@ fn ready(fds: &[RawFd]) -> Vec<RawFd> {
     ready.map(|fd| fd.fd).collect()
 }
 
-/// The IPv4 address of a root; one that nobody can connect to is none.
+/// The address of a root, IPv4 before IPv6 where a name has both; one that nobody can connect to is none.
 pub(super) fn resolve(root: &RootCommId) -> io::Result<SocketAddr> {
-    let mut addresses = root.to_string().to_socket_addrs()?;
-    let usable = |address: &SocketAddr| address.is_ipv4() && !address.ip().is_unspecified();
-    addresses.find(usable).ok_or_else(|| {
+    let addresses = root.to_string().to_socket_addrs()?;
+    let usable = addresses.filter(|address| !address.ip().is_unspecified());
+    let first = usable.min_by_key(SocketAddr::is_ipv6);
+    first.ok_or_else(|| {
         io::Error::new(
             io::ErrorKind::InvalidInput,
-            "it has no IPv4 address to connect to",
+            "it is no address that others can connect to",
         )
     })
 }

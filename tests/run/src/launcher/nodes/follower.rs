@@ -13,7 +13,7 @@ use super::{Hello, Order, PROGRAM, Place, Report};
 use crate::cli::Output;
 use crate::job::{Job, Start};
 use crate::launcher::crew::Crew;
-use crate::launcher::screen::Screen;
+use crate::launcher::screen::{Screen, unwritten};
 use crate::layout::name;
 use crate::sys::{self, Signals, readable};
 use crate::wire::Message;
@@ -22,13 +22,19 @@ use crate::wire::Message;
 const PAUSE: Duration = Duration::from_millis(50);
 /// How long one try may take.
 const TRY: Duration = Duration::from_secs(1);
-/// How much longer than the head's own deadlines its word is waited for.
-const GRACE: Duration = Duration::from_secs(5);
+/// How much longer than a deadline of the head its word of it is waited for.
+const GRACE: Duration = Duration::from_secs(1);
+/// How long after a failure here the head, which waits for others to fail, may take to say that it is over.
+const VERDICT: Duration = Duration::from_secs(5);
 
 /// How it ended.
 enum Over {
     /// As the head says.
-    Told { code: u8, message: Option<String> },
+    Told {
+        code: u8,
+        message: Option<String>,
+        speaker: Option<u32>,
+    },
     /// By a signal.
     Signalled(i32),
 }
@@ -47,7 +53,7 @@ pub(crate) fn follow(
     };
     match over {
         Over::Told { code: 0, .. } => Ok(ExitCode::SUCCESS),
-        Over::Told { code, message } => {
+        Over::Told { code, message, .. } => {
             let message = message.unwrap_or_else(|| "failed on node 0".to_owned());
             screen.note(&format!("error: {message}"));
             Ok(ExitCode::from(code))
@@ -89,6 +95,7 @@ impl Follower {
         signals: &mut Signals,
     ) -> Result<Result<Self, Over>, String> {
         let node = place.node;
+        let since = Instant::now();
         let mut link = match reach(&place.root, job.deadline(), signals)? {
             Ok(link) => link,
             Err(signal) => return Ok(Err(Over::Signalled(signal))),
@@ -98,42 +105,12 @@ impl Follower {
             node,
             terms: Terms::of(&job, output.seed_given),
         };
-        link.send(&hello)
-            .map_err(|error| format!("cannot speak with node 0 at {}: {error}", place.root))?;
-        let until = Instant::now() + job.deadline() + GRACE;
-        let late = || {
-            format!(
-                "after {} s node 0 at {} has not said that all nodes are there",
-                job.timeout, place.root
-            )
-        };
-        loop {
-            if until <= Instant::now() {
-                return Err(late());
-            }
-            let orders = match hear(&mut link, Some(until), signals)? {
-                Ok(orders) => orders,
-                Err(signal) => return Ok(Err(Over::Signalled(signal))),
-            };
-            // The head says one thing here.
-            match orders.into_iter().next() {
-                Some(Order::Start { job: all, root }) => {
-                    // The library is a file of this machine, and no peer's choice.
-                    let library = job.library.clone();
-                    let job = Job { library, ..*all };
-                    let launcher = std::process::id();
-                    let start = Start {
-                        job,
-                        root,
-                        launcher,
-                    };
-                    return Ok(Ok(Self { node, link, start }));
-                }
-                Some(Order::Refused(text)) => return Err(text),
-                Some(Order::End { code, message }) => return Ok(Err(Over::Told { code, message })),
-                None => {}
-            }
-        }
+        let root = &place.root;
+        link.send(&hello).map_err(|error| {
+            format!("--root is {root}, where node 0 cannot be spoken with: {error}")
+        })?;
+        let started = wait_for_start(&mut link, &job, (root, since), signals)?;
+        Ok(started.map(|start| Self { node, link, start }))
     }
 
     /// Starts the ranks and reports until the head says that it is over.
@@ -145,21 +122,25 @@ impl Follower {
     ) -> Result<Over, String> {
         let Self { node, link, start } = self;
         let (node, layout) = (*node, start.job.layout);
-        let ranks = layout.ranks_of(&(node..node + 1));
-        screen
-            .line(&format!(
-                "node {node} of {}: {} of {}; the table is node 0's",
-                layout.nodes,
-                name(&ranks),
-                layout.ranks
-            ))
-            .map_err(|error| format!("cannot write: {error}"))?;
+        let mut crew = Crew::new(start, node..node + 1, output.debug);
+        let head = format!(
+            "node {node} of {}: {} of {}; the table is node 0's",
+            layout.nodes,
+            name(&layout.ranks_of(&(node..node + 1))),
+            layout.ranks
+        );
         // The other ranks end within an execution's deadline of these, or fail.
         let patience = start.job.silence();
-        let mut crew = Crew::new(start, node..node + 1, output.debug);
         let ended = crew
             .begin(screen)
-            .and_then(|()| watch(&mut crew, link, signals, screen, patience));
+            .and_then(|()| watch(&mut crew, link, signals, screen, (head, patience)));
+        if let Ok(Over::Told {
+            speaker: Some(rank),
+            ..
+        }) = &ended
+        {
+            crew.show_last_words(*rank, screen);
+        }
         crew.end();
         let gone = match &ended {
             Err(text) => format!("node {node}: {text}"),
@@ -172,40 +153,95 @@ impl Follower {
     }
 }
 
-/// Passes on what comes from the ranks, until the head says that it is over; `patience` = how long it may take to, once all have ended
-/// here.
+/// Waits, since `since`, until the head at `root` says that all nodes are there.
+fn wait_for_start(
+    link: &mut Link,
+    job: &Job,
+    (root, since): (&RootCommId, Instant),
+    signals: &mut Signals,
+) -> Result<Result<Start, Over>, String> {
+    // Whoever listens there may be stopped, or be no launcher at all.
+    let (mut until, mut due) = (since + job.deadline(), "that this node is taken");
+    loop {
+        if until <= Instant::now() {
+            let waited = since.elapsed().as_secs();
+            return Err(format!(
+                "--root is {root}, where within {waited} s node 0 has not said {due}; accepted: the address that node 0 was given"
+            ));
+        }
+        let orders = match hear(link, Some(until), signals)? {
+            Ok(orders) => orders,
+            Err(signal) => return Ok(Err(Over::Signalled(signal))),
+        };
+        for order in orders {
+            match order {
+                Order::Seated { left } => {
+                    until = Instant::now() + left.min(job.deadline()) + GRACE;
+                    due = "that all nodes are there";
+                }
+                Order::Start { job: all, root } => {
+                    // The library is a file of this machine, and no peer's choice.
+                    let library = job.library.clone();
+                    return Ok(Ok(Start {
+                        job: Job { library, ..*all },
+                        root,
+                        launcher: std::process::id(),
+                    }));
+                }
+                Order::Refused(text) => return Err(text),
+                Order::End {
+                    code,
+                    message,
+                    speaker,
+                } => {
+                    return Ok(Err(Over::Told {
+                        code,
+                        message,
+                        speaker,
+                    }));
+                }
+            }
+        }
+    }
+}
+
+/// Passes on what comes from the ranks, until the head says that it is over. `head` is shown when the ranks have started; `patience` = how
+/// long the head may take once all have ended here.
 fn watch(
     crew: &mut Crew<'_>,
     link: &mut Link,
     signals: &mut Signals,
     screen: &mut Screen,
-    patience: Duration,
+    (head, patience): (String, Duration),
 ) -> Result<Over, String> {
     let (mut ended, mut failed) = (None, None);
+    let mut head = Some(head);
     loop {
         let fds: Vec<_> = crew.fds().collect();
-        let orders = match hear_also(link, &fds, failed.or(ended), signals)? {
+        let until = failed.map(|(until, _)| until).or(ended);
+        let orders = match hear_also(link, &fds, until, signals)? {
             Ok(orders) => orders,
             Err(signal) => return Ok(Over::Signalled(signal)),
         };
-        for order in orders {
-            if let Order::End { code, message } = order {
-                if code == 0 {
-                    crew.show_warnings(screen);
-                }
-                return Ok(Over::Told { code, message });
+        if let Some(over) = orders.into_iter().find_map(over) {
+            if matches!(over, Over::Told { code: 0, .. }) {
+                crew.show_warnings(Duration::ZERO, screen);
             }
+            return Ok(over);
         }
         for report in crew.hear(screen)? {
             if let Some(rank) = bad(&report) {
-                failed.get_or_insert_with(|| {
-                    crew.show_last_words(rank, screen);
-                    Instant::now() + GRACE
-                });
+                failed.get_or_insert_with(|| (Instant::now() + VERDICT, rank));
             }
             send(link, &report)?;
         }
-        if failed.is_some_and(|until| until <= Instant::now()) {
+        if let Some(line) = head.take_if(|_| crew.ready) {
+            screen.line(&line).map_err(unwritten)?;
+        }
+        if let Some((until, rank)) = failed
+            && until <= Instant::now()
+        {
+            crew.show_last_words(rank, screen);
             return Err("a rank failed here, and node 0 does not say that it is over".to_owned());
         }
         if ended.is_some_and(|until| until <= Instant::now()) {
@@ -213,10 +249,26 @@ fn watch(
                 "all ranks here have ended, and node 0 does not say that it is over".to_owned(),
             );
         }
-        if crew.ready && crew.all_ended() && failed.is_none() && ended.is_none() {
+        if ended.is_none() && (crew.ready || failed.is_some()) && crew.all_ended() {
             ended = Some(Instant::now() + patience);
             send(link, &Report::Ended)?;
         }
+    }
+}
+
+/// What the head says, if it is that it is over.
+fn over(order: Order) -> Option<Over> {
+    match order {
+        Order::End {
+            code,
+            message,
+            speaker,
+        } => Some(Over::Told {
+            code,
+            message,
+            speaker,
+        }),
+        Order::Seated { .. } | Order::Start { .. } | Order::Refused(_) => None,
     }
 }
 
@@ -225,7 +277,7 @@ fn bad(report: &Report) -> Option<u32> {
     match report {
         Report::Said(said) => matches!(said.message, Message::Failed(_)).then_some(said.rank),
         Report::Died { ranks, .. } | Report::Garbled { ranks, .. } => Some(ranks.start),
-        Report::Ended | Report::Gone(_) => None,
+        Report::Stopped { .. } | Report::Ended | Report::Gone(_) => None,
     }
 }
 

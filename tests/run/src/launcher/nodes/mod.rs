@@ -3,6 +3,7 @@
 //! ```text
 //!   node 0: the head                          node k
 //!   listens at --root          <── Hello ───  what it was told on its command line
+//!   takes it                   ── Seated ──>  waits for the others as long as node 0 does
 //!   all have come and agree    ─── Start ──>  starts its ranks
 //!   table, verdict             <── Report ──  what its ranks say, how they end
 //!   over                       ─── End ────>  ends its ranks, with the same message and exit code
@@ -17,6 +18,7 @@ mod link;
 mod terms;
 
 use std::ops::Range;
+use std::time::Duration;
 
 use proxy_os::config::RootCommId;
 use serde::{Deserialize, Serialize};
@@ -52,10 +54,16 @@ struct Hello {
 enum Order {
     /// You are not taken, because.
     Refused(String),
+    /// You are taken, and will be told within that time whether the others have come, too.
+    Seated { left: Duration },
     /// All have come: start your ranks with this job, whose library is your own, and where they meet.
     Start { job: Box<Job>, root: String },
-    /// It is over, with this exit code and message.
-    End { code: u8, message: Option<String> },
+    /// It is over, with this exit code and message; the last words of `speaker` may tell more.
+    End {
+        code: u8,
+        message: Option<String>,
+        speaker: Option<u32>,
+    },
 }
 
 /// What happens to the ranks of a launcher, its own or those of another node.
@@ -77,7 +85,14 @@ pub(super) enum Report {
         /// How, as the kernel says it.
         status: i32,
     },
-    /// All processes of the node have ended well.
+    /// A process was stopped by a signal, or goes on (`None`).
+    Stopped {
+        /// Its ranks.
+        ranks: Range<u32>,
+        /// By which.
+        signal: Option<i32>,
+    },
+    /// All processes of the node have ended.
     Ended,
     /// The node's launcher ends early, because.
     Gone(String),
