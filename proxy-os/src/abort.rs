@@ -76,7 +76,8 @@ impl ProxyQueue {
     }
 
     /// Ends every task of the group that is unfinished at this moment, as [`Self::abort`] ends one; later appends are not
-    /// concerned. Returns how many.
+    /// concerned. Returns how many. Tasks that had their code before the worker came to them, by an earlier abort or the watchdog, are
+    /// waited for, too: after `Ok` the library uses nothing of any of them.
     ///
     /// # Errors
     /// See [`AbortError`].
@@ -93,9 +94,8 @@ impl ProxyQueue {
             return Err(AbortError::Forked);
         }
         let since = Instant::now();
-        let tickets = self.order_chosen(chosen);
-        let ordered = tickets.len();
-        self.await_ends(tickets, since, timeout).map(|()| ordered)
+        let Ordered { tickets, count } = self.order_chosen(chosen);
+        self.await_ends(tickets, since, timeout).map(|()| count)
     }
 
     fn order(&self, ticket: Ticket, cause: Cause) -> Result<(), OrderError> {
@@ -106,16 +106,19 @@ impl ProxyQueue {
             .map(|bell| shared.obey(bell))
     }
 
-    fn order_chosen(&self, chosen: impl Fn(&TaskView) -> bool) -> Vec<Ticket> {
-        let tasks = self.shared().core.tasks().filter(chosen);
-        let ordered = tasks.filter(|task| self.order(task.ticket, Cause::Aborted).is_ok());
-        ordered.map(|task| task.ticket).collect()
+    fn order_chosen(&self, chosen: impl Fn(&TaskView) -> bool) -> Ordered {
+        let tasks = self.shared().core.tasks();
+        let tasks = tasks.filter(|task| chosen(task) && task.state != RunState::Done);
+        let tickets: Vec<Ticket> = tasks.map(|task| task.ticket).collect();
+        let is_ordered = |ticket: &&Ticket| self.order(**ticket, Cause::Aborted).is_ok();
+        let count = tickets.iter().filter(is_ordered).count();
+        Ordered { tickets, count }
     }
 
-    /// Waits until the tasks have final codes, and gives them theirs when the time is over.
+    /// Waits until the worker has ended the tasks, and gives them their codes when the time is over.
     fn await_ends(
         &self,
-        mut tickets: Vec<Ticket>,
+        tickets: Vec<Ticket>,
         since: Instant,
         timeout: Duration,
     ) -> Result<(), AbortError> {
@@ -124,15 +127,13 @@ impl ProxyQueue {
         }
         let shared = self.shared();
         let entered = shared.watch.observe();
-        let look = || {
-            tickets.retain(|ticket| self.is_held(*ticket));
-            tickets.is_empty().then_some(())
-        };
+        let look = || self.held(&tickets).is_empty().then_some(());
         let left = timeout.saturating_sub(since.elapsed());
         if shared.completion.wait(left, look).is_some() {
             return Ok(());
         }
-        let held = self.conclude(&tickets);
+        self.conclude(&tickets);
+        let held = self.held(&tickets);
         if held.is_empty() {
             return Ok(());
         }
@@ -151,23 +152,32 @@ impl ProxyQueue {
         self.conclude(&ordered.collect::<Vec<_>>());
     }
 
-    /// Gives the final code of their order to tasks that the worker has not ended yet, and returns these tasks.
-    pub(crate) fn conclude(&self, tickets: &[Ticket]) -> Vec<TaskView> {
+    /// Gives the final code of their order to tasks that the worker has not ended yet.
+    pub(crate) fn conclude(&self, tickets: &[Ticket]) {
         let shared = self.shared();
-        let concluded =
-            |task: &TaskView| tickets.contains(&task.ticket) && shared.core.conclude(task.ticket);
-        let held: Vec<TaskView> = shared.core.tasks().filter(concluded).collect();
-        if !held.is_empty() {
+        let concluded = tickets
+            .iter()
+            .filter(|ticket| shared.core.conclude(**ticket));
+        if concluded.count() > 0 {
             shared.completion.announce();
         }
-        held
     }
 
-    /// Whether the task has no final code yet.
-    fn is_held(&self, ticket: Ticket) -> bool {
-        let state = self.shared().core.peek(ticket);
-        state.is_ok_and(|state| state != RunState::Done)
+    /// Those of the tasks that the worker has not ended, whether or not they have their code.
+    fn held(&self, tickets: &[Ticket]) -> Vec<TaskView> {
+        let tasks = self.unfinished().into_iter();
+        tasks
+            .filter(|task| tickets.contains(&task.ticket))
+            .collect()
     }
+}
+
+/// Tasks that an abort is about.
+struct Ordered {
+    /// All that the worker has not ended.
+    tickets: Vec<Ticket>,
+    /// How many of them had no code yet, and were ordered to end.
+    count: usize,
 }
 
 impl Context {
@@ -195,8 +205,8 @@ impl Group {
             .map(|queue| (queue, queue.order_chosen(|_| true)));
         // Collected, so that no group's wait delays another one's order.
         let ordered: Vec<_> = ordered.collect();
-        let ended = ordered.into_iter().map(|(queue, tickets)| {
-            let count = tickets.len();
+        let ended = ordered.into_iter().map(|(queue, ordered)| {
+            let Ordered { tickets, count } = ordered;
             let ended = queue.await_ends(tickets, since, timeout);
             (queue.gid(), ended.map(|()| count))
         });

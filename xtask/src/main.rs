@@ -18,6 +18,7 @@ mod mutants;
 mod run;
 mod sanitizer;
 mod sim;
+mod soak;
 mod table;
 mod targets;
 mod test;
@@ -38,7 +39,7 @@ use workspace::Workspace;
 #[derive(Debug, Parser)]
 #[command(
     bin_name = "cargo xtask",
-    about = "The one door: run, test, loom, sim, mutants, tsan, asan, guard, bench, bare, verify, tidy, header, install, doc, ci."
+    about = "The one door: run, test, loom, sim, mutants, soak, tsan, asan, guard, bench, bare, verify, tidy, header, install, doc, ci."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -77,6 +78,13 @@ enum Verb {
         /// Plant only every n-th.
         #[arg(long, value_name = "N", default_value_t = 1)]
         every: usize,
+    },
+    /// Run rank processes under kills, stops, aborts and early releases, in release; `soak --help` shows its own options.
+    #[command(disable_help_flag = true)]
+    Soak {
+        /// Passed to the program as they are.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
     },
     /// Run the tests that use threads under the race detector; fetches a compiler where none has the source it needs.
     Tsan,
@@ -158,6 +166,7 @@ fn main() -> ExitCode {
         Verb::Test { filter } => test::verb(&workspace, filter.as_deref()),
         Verb::Loom { full } => loom::verb(&workspace, full),
         Verb::Sim { args } => sim::verb(&workspace, &args),
+        Verb::Soak { args } => soak::verb(&workspace, &args),
         Verb::Mutants { every } => mutants::verb(&workspace, every),
         Verb::Tsan => tsan::verb(&workspace),
         Verb::Asan => asan::verb(&workspace),

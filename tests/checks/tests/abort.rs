@@ -106,6 +106,24 @@ fn f7_a_groups_tasks_and_those_of_all_groups_are_aborted() {
     }
 }
 
+/// Two tasks have their codes, but the worker still has both: an abort is not done before it has ended them.
+fn waits_for_what_has_its_code(context: &Context, script: &Script) {
+    match context.abort(Duration::from_millis(10)) {
+        Err(AbortError::Overruled { held, .. }) => assert_eq!(held.len(), 2),
+        other => panic!("{other:?}"),
+    }
+    std::thread::scope(|scope| {
+        let aborting = scope.spawn(|| context.abort(PATIENCE));
+        script.release();
+        assert_eq!(aborting.join().unwrap(), Ok(0), "none was left to order");
+    });
+    assert_eq!(
+        context.queue().unfinished(),
+        [],
+        "the worker has ended both"
+    );
+}
+
 #[test]
 fn f7_a_ticket_of_a_stuck_worker_is_final_at_the_deadline_and_its_memory_stays() {
     let script = Script::with(&["progress 1 -> block"]);
@@ -145,10 +163,7 @@ fn f7_a_ticket_of_a_stuck_worker_is_final_at_the_deadline_and_its_memory_stays()
         ContextError::Busy { unfinished: 2 },
         "nothing is freed early"
     );
-    script.release();
-    until("the worker has ended both", || {
-        queue.unfinished().is_empty()
-    });
+    waits_for_what_has_its_code(&context, &script);
     assert_eq!(queue.poll(behind), ABORTED);
     assert_eq!(queue.poll(inside), Err(PollError::AlreadyConsumed));
     assert_eq!(script.count(2), 2, "both are stopped");
