@@ -52,8 +52,8 @@ const BARRIER: usize = 0b1000;
 const GENERATION_SHIFT: u32 = 8;
 
 impl Word {
-    fn pack(phase: Phase, kind: TaskKind, generation: usize) -> Self {
-        let phase = match phase {
+    const fn bits(phase: Phase) -> usize {
+        match phase {
             Phase::Free => 0,
             Phase::Claimed => 1,
             Phase::Live(RunState::Init) => 2,
@@ -61,12 +61,15 @@ impl Word {
             Phase::Live(RunState::WaitingDeviceTrigger) => 4,
             Phase::Live(RunState::Idle) => 5,
             Phase::Live(RunState::Done) => 6,
-        };
+        }
+    }
+
+    const fn pack(phase: Phase, kind: TaskKind, generation: usize) -> Self {
         let kind = match kind {
             TaskKind::Network => 0,
             TaskKind::Barrier => BARRIER,
         };
-        Self(generation << GENERATION_SHIFT | kind | phase)
+        Self(generation << GENERATION_SHIFT | kind | Self::bits(phase))
     }
 
     pub(crate) const fn phase(self) -> Phase {
@@ -93,8 +96,8 @@ impl Word {
         self.0 >> GENERATION_SHIFT
     }
 
-    fn with(self, phase: Phase) -> Self {
-        Self::pack(phase, self.kind(), self.generation())
+    const fn with(self, phase: Phase) -> Self {
+        Self(self.0 & !PHASE | Self::bits(phase))
     }
 }
 

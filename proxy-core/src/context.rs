@@ -1,13 +1,18 @@
 //! The context table: what a task of a context is made of, looked up by id on both sides without a lock.
 
-use core::fmt;
+mod error;
 
+use crate::hint::Hint;
 use crate::id::{BlockIndex, ContextId, Rank};
 use crate::limits::{BLOCKS, STREAMS, index, narrow};
 use crate::port::DeviceWords;
 use crate::status::TaskKind;
-use crate::sync::{AtomicU32, AtomicUsize, Edge, Ordering, edge, shared_array, shared_fn};
+use crate::sync::{
+    AtomicU32, AtomicUsize, CacheLine, Edge, Ordering, edge, shared_array, shared_fn,
+};
 use crate::trigger::{Arming, Arms, Gate, Polarity};
+
+pub use error::ContextError;
 
 /// When the library is told to stop (design decision on several blocks: the specification stops at each switch, but a stop
 /// frees every block of its stream).
@@ -47,6 +52,16 @@ pub struct Spec {
     /// When the library is told to stop.
     pub stop_at: StopAt,
 }
+
+/// Bits of a packed spec. Streams stand in bits 0 to 3, triggers of the barrier in 4 to 7, blocks in the upper half.
+const TRIGGERS: u32 = 0xF0;
+const SKIP: u32 = 1 << 8;
+const DEVICE_WAIT: u32 = 1 << 9;
+const BARRIER: u32 = 1 << 10;
+const HEADER: u32 = 1 << 11;
+const EXPLICIT: u32 = 1 << 12;
+const BY_DEVICE: u32 = 1 << 13;
+const SWITCH: u32 = 1 << 14;
 
 impl Spec {
     /// A network task of one stream and one block that starts at once; no barrier.
@@ -102,41 +117,48 @@ impl Spec {
     fn pack(&self) -> (u32, u32) {
         let mut flags = u32::from(self.streams) | u32::from(self.barrier_triggers) << 4;
         for (bit, set) in [
-            (8, self.skip),
-            (9, self.device_wait),
-            (10, self.barrier),
-            (11, self.polarity == Polarity::Header),
-            (12, self.arming == Arming::Explicit),
-            (13, self.arming == Arming::ByDevice),
-            (14, self.stop_at == StopAt::Switch),
+            (SKIP, self.skip),
+            (DEVICE_WAIT, self.device_wait),
+            (BARRIER, self.barrier),
+            (HEADER, self.polarity == Polarity::Header),
+            (EXPLICIT, self.arming == Arming::Explicit),
+            (BY_DEVICE, self.arming == Arming::ByDevice),
+            (SWITCH, self.stop_at == StopAt::Switch),
         ] {
-            flags |= u32::from(set) << bit;
+            if set {
+                flags |= bit;
+            }
         }
         (flags | u32::from(self.blocks) << 16, self.rank.0)
     }
 
+    #[inline]
     fn unpack(flags: u32, rank: u32) -> Self {
-        let bit = |bit: u32| flags >> bit & 1 == 1;
+        let bit = |bit: u32| flags & bit != 0;
         let byte = |shift: u32| u8::try_from(flags >> shift & 0xF).unwrap_or(0);
         Self {
             rank: Rank(rank),
             streams: byte(0),
             barrier_triggers: byte(4),
             blocks: u16::try_from(flags >> 16).unwrap_or(0),
-            skip: bit(8),
-            device_wait: bit(9),
-            barrier: bit(10),
-            polarity: if bit(11) {
+            skip: bit(SKIP),
+            device_wait: bit(DEVICE_WAIT),
+            barrier: bit(BARRIER),
+            polarity: if bit(HEADER) {
                 Polarity::Header
             } else {
                 Polarity::Specification
             },
-            arming: match (bit(12), bit(13)) {
+            arming: match (bit(EXPLICIT), bit(BY_DEVICE)) {
                 (true, _) => Arming::Explicit,
                 (_, true) => Arming::ByDevice,
                 _ => Arming::OnEnqueue,
             },
-            stop_at: if bit(14) { StopAt::Switch } else { StopAt::End },
+            stop_at: if bit(SWITCH) {
+                StopAt::Switch
+            } else {
+                StopAt::End
+            },
         }
     }
 
@@ -145,173 +167,185 @@ impl Spec {
     }
 }
 
-/// Why a context was refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub enum ContextError {
-    /// A field of the description.
-    OutOfRange {
-        /// Its name.
-        field: &'static str,
-        /// Its value.
-        found: u32,
-        /// What is accepted.
-        accepted: &'static str,
-    },
-    /// All places of the table are in use.
-    TableFull {
-        /// How many there are.
-        capacity: u32,
-    },
-    /// The queue serves as many ranks as it can: each has a context, or tasks that are unfinished.
-    TooManyRanks {
-        /// How many it can.
-        capacity: u32,
-    },
-    /// Another thread is giving a rank its place at this moment: register again.
-    Contended,
-    /// The id is not one of a registered context.
-    Unknown,
-    /// The caller is a forked child: the worker is its parent's. Said by shells; the core knows no processes.
-    Forked,
-    /// Tasks of the context are unfinished.
-    Busy {
-        /// How many.
-        unfinished: u32,
-    },
-}
-
-impl fmt::Display for ContextError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::OutOfRange {
-                field,
-                found,
-                accepted,
-            } => {
-                write!(f, "context field {field} is {found}, accepted: {accepted}")
-            }
-            Self::TableFull { capacity } => {
-                write!(f, "all {capacity} contexts of the queue are in use")
-            }
-            Self::TooManyRanks { capacity } => {
-                write!(f, "the queue already serves {capacity} ranks, its limit")
-            }
-            Self::Contended => {
-                f.write_str("another thread is giving a rank its place: register again")
-            }
-            Self::Unknown => f.write_str("no such context is registered"),
-            Self::Forked => f.write_str(crate::FORKED),
-            Self::Busy { unfinished } => {
-                write!(f, "{unfinished} tasks of the context are unfinished")
-            }
-        }
-    }
-}
-
-impl core::error::Error for ContextError {}
-
-/// Place in the table: phase in the low two bits of `word`, generation above.
+/// Place in the table, on four lines: what appends count, what is written once, what the worker counts, what
+/// look-ups keep.
 ///
 /// ```text
-///        1 register             2 register           3 retire
-///   FREE ----------> CLAIMED -------------> LIVE -------------> RETIRING
-///     ^                                       ^  4 in use, reset |   |
-///     |                                       +------------------+   |
-///     +--------------------------------------------------------------+
-///                           5 nothing unfinished
+///        1 register             2 register           4 reset
+///   FREE ----------> CLAIMED -------------> LIVE <------------> RESETTING
+///     ^                                       |      5 reset
+///     +---------------------------------------+
+///                     3 retire
 /// ```
 ///
-/// An append counts itself first and then confirms, by a read-modify-write of the word, that the context is still LIVE; a retire
-/// (or a reset of its start words, which goes the same way and back) leaves LIVE first and then reads the count. So at least one of
-/// them sees the other and gives way.
+/// Phase and generation stand in one word with the count of appends. So an append learns from its own count whether the context
+/// was live when it was counted; and retire and reset leave LIVE (edges 3 and 4) by a compare-and-swap, when all that was counted
+/// is finished, which fails if an append was counted meanwhile.
+#[derive(Debug)]
+pub(crate) struct ContextSlot {
+    appends: Appends,
+    shape: Shape,
+    finished: CacheLine<AtomicUsize>,
+    /// Of network and barrier tasks; the consumers'.
+    hints: CacheLine<[Hint; 2]>,
+}
+
+/// What appends write.
 #[derive(Debug)]
 #[repr(align(64))]
-pub(crate) struct ContextSlot {
-    word: AtomicU32,
+struct Appends {
+    /// Phase, generation and count.
+    word: AtomicUsize,
+    /// Sequence numbers, where the word is too narrow to hold enough of them.
+    numbers: AtomicUsize,
+}
+
+/// What is written when the place is taken, and the arms, which only contexts with start words use.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Shape {
     flags: AtomicU32,
     rank: AtomicU32,
     bucket: AtomicU32,
-    enqueued: AtomicUsize,
-    finished: AtomicUsize,
     network_arms: Arms,
     barrier_arms: Arms,
 }
 
-const FREE: u32 = 0;
-const CLAIMED: u32 = 1;
-const LIVE: u32 = 2;
-const RETIRING: u32 = 3;
-const PHASE: u32 = 3;
-const GENERATION: u32 = 4;
+const FREE: usize = 0;
+const CLAIMED: usize = 1;
+const LIVE: usize = 2;
+const RESETTING: usize = 3;
+const PHASE: usize = 3;
+const GENERATION: usize = 4;
+
+/// Phase and generation: the low bits of the word; the rest is the count. On 64-bit hosts 4 million generations and 10^12 appends;
+/// on 32-bit targets 16384 generations, and appends are counted modulo 65536.
+const STATE_BITS: u32 = if WIDE { 24 } else { 16 };
+const STATE: usize = (1 << STATE_BITS) - 1;
+const ONE_APPEND: usize = 1 << STATE_BITS;
+/// A count of appends takes the rest. What is counted and not finished must be fewer.
+pub(crate) const COUNT: usize = usize::MAX >> STATE_BITS;
+/// Whether counts serve as sequence numbers. A task that nobody consumes may be older than others by any number of appends, so a
+/// count that wraps soon would put them in a wrong order.
+const WIDE: bool = usize::BITS >= 64;
+const SEQUENCE: usize = if WIDE { COUNT } else { usize::MAX };
+
+/// Whether sequence number `left` was given out before `right`.
+pub(crate) const fn is_older(left: usize, right: usize) -> bool {
+    left.wrapping_sub(right) & SEQUENCE > SEQUENCE / 2
+}
 
 /// What enqueue and drain need of a context.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Entry {
-    pub(crate) spec: Spec,
+    flags: u32,
+    pub(crate) rank: Rank,
     pub(crate) bucket: u32,
+}
+
+impl Entry {
+    /// The shape of the context's tasks.
+    #[inline]
+    pub(crate) fn spec(&self) -> Spec {
+        Spec::unpack(self.flags, self.rank.0)
+    }
+
+    /// Whether an execution has a barrier task.
+    pub(crate) const fn barrier(&self) -> bool {
+        self.flags & BARRIER != 0
+    }
+
+    /// Whether appends arm start words: not if others do, or if there are none.
+    pub(crate) const fn arms(&self) -> bool {
+        self.flags & (EXPLICIT | BY_DEVICE) == 0 && self.flags & (DEVICE_WAIT | TRIGGERS) != 0
+    }
 }
 
 impl ContextSlot {
     shared_fn! {
         fn new() -> Self {
             Self {
-                word: AtomicU32::new(0),
-                flags: AtomicU32::new(0),
-                rank: AtomicU32::new(0),
-                bucket: AtomicU32::new(0),
-                enqueued: AtomicUsize::new(0),
-                finished: AtomicUsize::new(0),
-                network_arms: Arms::new(),
-                barrier_arms: Arms::new(),
+                appends: Appends { word: AtomicUsize::new(0), numbers: AtomicUsize::new(0) },
+                shape: Shape {
+                    flags: AtomicU32::new(0),
+                    rank: AtomicU32::new(0),
+                    bucket: AtomicU32::new(0),
+                    network_arms: Arms::new(),
+                    barrier_arms: Arms::new(),
+                },
+                finished: CacheLine(AtomicUsize::new(0)),
+                hints: CacheLine([Hint::new(), Hint::new()]),
             }
         }
     }
 
     /// Counts an append and returns its sequence number, or `None`, and counts nothing, if `id` is not live any more. What
-    /// is counted must be finished with [`count_finish`](Self::count_finish); until then the context stays.
+    /// is counted must be finished with [`count_finish`](Self::count_finish); until then the context stays. Lock-free, one
+    /// read-modify-write.
     pub(crate) fn count_enqueue(&self, id: ContextId, tasks: usize) -> Option<usize> {
-        // Relaxed: published by the confirmation below.
-        let sequence = self.enqueued.fetch_add(tasks, Ordering::Relaxed);
-        // Pairs with the acquire of the swap in `retire`: the two hit one word, so either the retire came first and is seen
-        // here, or it sees the count. Changes nothing.
-        let word = self
-            .word
-            .fetch_or(0, edge(Edge::ContextConfirm, Ordering::AcqRel));
-        if word == live_word(id) {
-            return Some(sequence);
+        let more = tasks.wrapping_mul(ONE_APPEND);
+        // Release pairs with the acquire in `appends`: who sees the count sees the appends before this one. Acquire pairs with the
+        // release in `reset_words`: the arms are reset before they are added to. What was read of the context before is this
+        // generation's, as the generation has not changed since it was acquired.
+        let both = edge(Edge::ContextPublish, Ordering::AcqRel);
+        let before = self.appends.word.fetch_add(more, both);
+        if before & STATE != live(id) {
+            self.count_finish(tasks);
+            return None;
         }
-        self.count_finish(tasks);
-        None
+        Some(if WIDE {
+            before >> STATE_BITS
+        } else {
+            // Relaxed: only the number counts.
+            self.appends.numbers.fetch_add(tasks, Ordering::Relaxed)
+        })
     }
 
     /// Counts a finished (or never pushed) append.
     pub(crate) fn count_finish(&self, tasks: usize) {
-        // Release pairs with the acquire in `retire`: a retired context's last task no longer touches anything of it.
+        // Release pairs with the acquire in `unfinished`: a retired context's last task no longer touches anything of it.
         self.finished
+            .0
             .fetch_add(tasks, edge(Edge::ContextFinish, Ordering::Release));
     }
 
-    /// Whether nothing that was counted is unfinished.
-    fn check_finished(&self) -> Result<(), ContextError> {
-        // Acquire pairs with the release in `count_finish`.
-        let finished = self
-            .finished
-            .load(edge(Edge::ContextFinish, Ordering::Acquire));
-        // Relaxed: read after the other, so the difference is never too small for what is visible.
-        match (self.enqueued.load(Ordering::Relaxed)).wrapping_sub(finished) {
-            0 => Ok(()),
-            unfinished => Err(ContextError::Busy {
-                unfinished: u32::try_from(unfinished).unwrap_or(u32::MAX),
-            }),
+    /// The word, and how many of the appends that it counts are not finished.
+    fn accounts(&self) -> (usize, usize) {
+        // Acquire pairs with the release in `count_finish`: of what is finished, the published status is visible, and no access
+        // to the context is left. Read before the other, which then counts at least as many.
+        let acquire = edge(Edge::ContextFinish, Ordering::Acquire);
+        let finished = self.finished.0.load(acquire);
+        // Relaxed: only compared, here or by the caller's compare-and-swap.
+        let word = self.appends.word.load(Ordering::Relaxed);
+        (word, (word >> STATE_BITS).wrapping_sub(finished) & COUNT)
+    }
+
+    /// The count of appends. Of the same producer, those before the last are visible.
+    pub(crate) fn appends(&self) -> usize {
+        // Acquire pairs with the release in `count_enqueue`.
+        self.appends.word.load(edge(Edge::ContextRead, Ordering::Acquire)) >> STATE_BITS
+    }
+
+    /// The count of appends, if all of them are finished.
+    pub(crate) fn settled(&self) -> Option<usize> {
+        let (word, unfinished) = self.accounts();
+        (unfinished == 0).then_some(word >> STATE_BITS)
+    }
+
+    /// Where look-ups of this kind begin.
+    pub(crate) const fn hint(&self, kind: TaskKind) -> &Hint {
+        let [network, barrier] = &self.hints.0;
+        match kind {
+            TaskKind::Network => network,
+            TaskKind::Barrier => barrier,
         }
     }
 
     /// The gate of a task of this context.
     pub(crate) fn gate(&self, context: ContextId, kind: TaskKind, spec: &Spec) -> Gate<'_> {
         let (arms, streams) = match kind {
-            TaskKind::Network => (&self.network_arms, spec.network_triggers()),
-            TaskKind::Barrier => (&self.barrier_arms, spec.barrier_triggers),
+            TaskKind::Network => (&self.shape.network_arms, spec.network_triggers()),
+            TaskKind::Barrier => (&self.shape.barrier_arms, spec.barrier_triggers),
         };
         Gate {
             arms,
@@ -324,40 +358,42 @@ impl ContextSlot {
         }
     }
 
-    /// The entry, if `id` is live.
+    /// The entry, if `id` is live. A task that is counted keeps its context live.
     pub(crate) fn entry(&self, id: ContextId) -> Option<Entry> {
-        self.entry_in(|word| word == live_word(id))
+        self.entry_in(|state| state == live(id))
     }
 
-    /// The entry for a task of `id` that is counted, and so keeps the context even while a retire is looking.
-    pub(crate) fn entry_of_task(&self, id: ContextId) -> Option<Entry> {
-        self.entry_in(|word| word == live_word(id) || word == retiring_word(id))
+    /// The entry, if `id` is registered: also while its start words are being reset.
+    pub(crate) fn entry_of_registered(&self, id: ContextId) -> Option<Entry> {
+        self.entry_in(|state| state | RESETTING == live(id) | RESETTING)
     }
 
-    fn entry_in(&self, accepts: impl Fn(u32) -> bool) -> Option<Entry> {
+    #[inline]
+    fn entry_in(&self, accepts: impl Fn(usize) -> bool) -> Option<Entry> {
         // Acquire pairs with the release in `register`.
-        let word = self.word.load(edge(Edge::ContextRead, Ordering::Acquire));
-        if !accepts(word) {
+        let acquire = edge(Edge::ContextRead, Ordering::Acquire);
+        if !accepts(self.appends.word.load(acquire) & STATE) {
             return None;
         }
-        // Relaxed: written before the word that was acquired. If a retire and a register come in between, this may be
-        // the next context's: an append finds that out when it confirms, see `count_enqueue`.
-        let spec = Spec::unpack(
-            self.flags.load(Ordering::Relaxed),
-            self.rank.load(Ordering::Relaxed),
-        );
-        // Relaxed: as above.
-        let bucket = self.bucket.load(Ordering::Relaxed);
-        Some(Entry { spec, bucket })
+        // Relaxed, all: written before the word that was acquired. If a retire and a register come in between, these may be
+        // the next context's: an append finds that out when it is counted, see `count_enqueue`.
+        let Shape {
+            flags,
+            rank,
+            bucket,
+            ..
+        } = &self.shape;
+        Some(Entry {
+            flags: flags.load(Ordering::Relaxed),     // as above
+            rank: Rank(rank.load(Ordering::Relaxed)), // as above
+            bucket: bucket.load(Ordering::Relaxed),   // as above
+        })
     }
 }
 
-const fn live_word(id: ContextId) -> u32 {
-    id.generation.wrapping_mul(GENERATION) | LIVE
-}
-
-const fn retiring_word(id: ContextId) -> u32 {
-    id.generation.wrapping_mul(GENERATION) | RETIRING
+/// State of a live context.
+const fn live(id: ContextId) -> usize {
+    index(id.generation).wrapping_mul(GENERATION) | LIVE
 }
 
 /// All contexts of one queue.
@@ -380,91 +416,101 @@ impl<const N: usize> Contexts<N> {
     /// Puts a validated spec into a free place.
     pub(crate) fn register(&self, spec: &Spec, bucket: u32) -> Result<ContextId, ContextError> {
         for (place, slot) in self.slots.iter().enumerate() {
-            // Relaxed: the compare-and-swap decides.
-            let seen = slot.word.load(Ordering::Relaxed);
-            if seen & PHASE != FREE {
+            let Some(generation) = slot.claim() else {
                 continue;
-            }
-            let claimed = seen.wrapping_add(GENERATION) | CLAIMED;
-            // Acquire pairs with the release in `retire`.
-            let acquire = edge(Edge::ContextRead, Ordering::Acquire);
-            // Relaxed on failure: the next place is tried.
-            if slot
-                .word
-                .compare_exchange(seen, claimed, acquire, Ordering::Relaxed)
-                .is_err()
-            {
-                continue;
-            }
-            let (flags, rank) = spec.pack();
-            // Relaxed, all five: published by the word below.
-            slot.flags.store(flags, Ordering::Relaxed);
-            slot.rank.store(rank, Ordering::Relaxed);
-            slot.bucket.store(bucket, Ordering::Relaxed);
-            slot.network_arms.reset();
-            slot.barrier_arms.reset();
-            let id = ContextId {
-                index: narrow(place),
-                generation: claimed / GENERATION,
             };
-            // Release pairs with the acquire in `entry`. A swap, not a store, because a late append may confirm on this word
-            // by a read-modify-write of its own; acquire places this one behind it.
-            slot.word
-                .swap(live_word(id), edge(Edge::ContextPublish, Ordering::AcqRel));
-            return Ok(id);
+            let (flags, rank) = spec.pack();
+            let shape = &slot.shape;
+            // Relaxed, all five: published by the word below.
+            shape.flags.store(flags, Ordering::Relaxed);
+            shape.rank.store(rank, Ordering::Relaxed);
+            shape.bucket.store(bucket, Ordering::Relaxed);
+            shape.network_arms.reset();
+            shape.barrier_arms.reset();
+            // Release pairs with the acquire in `entry`. An addition, as a late append may be counted, and be taken back, meanwhile.
+            let release = edge(Edge::ContextPublish, Ordering::Release);
+            slot.appends.word.fetch_add(LIVE - CLAIMED, release);
+            return Ok(ContextId {
+                index: narrow(place),
+                generation,
+            });
         }
         Err(ContextError::TableFull {
             capacity: narrow(N),
         })
     }
 
-    /// Frees a place whose tasks are all finished, and returns its bucket. An append that comes while it looks is refused as unknown.
+    /// Frees a place whose tasks are all finished, and returns its bucket. An append that comes beside it is counted first, and keeps
+    /// the context, or is refused as unknown.
     pub(crate) fn retire(&self, id: ContextId) -> Result<u32, ContextError> {
-        self.at_rest(id, |_, _| FREE).map(|entry| entry.bucket)
+        let slot = self.get(id).ok_or(ContextError::Unknown)?;
+        let entry = slot.entry(id).ok_or(ContextError::Unknown)?;
+        slot.leave_live(id, FREE).map(|()| entry.bucket)
     }
 
-    /// Resets the start words of both kinds and their arms, if all tasks are finished; appends and arms meanwhile as in `retire`.
+    /// Resets the start words of both kinds and their arms, if all tasks are finished; appends and arms beside it as in `retire`.
     pub(crate) fn reset_words<W: DeviceWords + ?Sized>(
         &self,
         id: ContextId,
         words: &W,
     ) -> Result<(), ContextError> {
-        let reset = |slot: &ContextSlot, entry: &Entry| {
-            for kind in [TaskKind::Network, TaskKind::Barrier] {
-                slot.gate(id, kind, &entry.spec).reset(words);
+        let slot = self.get(id).ok_or(ContextError::Unknown)?;
+        let spec = slot.entry(id).ok_or(ContextError::Unknown)?.spec();
+        slot.leave_live(id, RESETTING)?;
+        for kind in [TaskKind::Network, TaskKind::Barrier] {
+            slot.gate(id, kind, &spec).reset(words);
+        }
+        // Release pairs with the acquire in `count_enqueue`. A subtraction, as late appends may be counted meanwhile.
+        let release = edge(Edge::ContextPublish, Ordering::Release);
+        slot.appends.word.fetch_sub(RESETTING - LIVE, release);
+        Ok(())
+    }
+}
+
+impl ContextSlot {
+    /// Edges 3 and 4: leaves LIVE for another phase of this generation, unless something that was counted is unfinished.
+    fn leave_live(&self, id: ContextId, phase: usize) -> Result<(), ContextError> {
+        loop {
+            let (seen, unfinished) = self.accounts();
+            if seen & STATE != live(id) {
+                return Err(ContextError::Unknown);
             }
-            LIVE
-        };
-        self.at_rest(id, reset).map(|_| ())
+            if unfinished > 0 {
+                let unfinished = u32::try_from(unfinished).unwrap_or(u32::MAX);
+                return Err(ContextError::Busy { unfinished });
+            }
+            // Release pairs with the acquire in `claim`. Relaxed on failure: looked at anew.
+            let release = edge(Edge::ContextPublish, Ordering::Release);
+            let next = seen & !PHASE | phase;
+            if (self.appends.word)
+                .compare_exchange(seen, next, release, Ordering::Relaxed)
+                .is_ok()
+            {
+                return Ok(());
+            }
+        }
     }
 
-    /// Keeps appends out, and if then no task is unfinished does `what`, whose answer is the phase in which the place is left.
-    fn at_rest(
-        &self,
-        id: ContextId,
-        what: impl FnOnce(&ContextSlot, &Entry) -> u32,
-    ) -> Result<Entry, ContextError> {
-        let slot = self.get(id).ok_or(ContextError::Unknown)?;
-        let entry = slot.entry(id).ok_or(ContextError::Unknown)?;
-        // Looked at first without leaving LIVE, so that a call that must fail disturbs no append.
-        slot.check_finished()?;
-        let (live, retiring) = (live_word(id), retiring_word(id));
-        // Acquire pairs with the confirmation in `count_enqueue`; relaxed on failure: somebody else retires it.
-        let acquire = edge(Edge::ContextConfirm, Ordering::Acquire);
-        slot.word
-            .compare_exchange(live, retiring, acquire, Ordering::Relaxed)
-            .map_err(|_| ContextError::Unknown)?;
-        let finished = slot.check_finished();
-        let phase = match finished {
-            Ok(()) => what(slot, &entry),
-            Err(_) => LIVE,
-        };
-        // Release pairs with the acquire in `register` or, if the context stays, in `entry`. A swap, as in `register`.
-        slot.word.swap(
-            live & !PHASE | phase,
-            edge(Edge::ContextPublish, Ordering::AcqRel),
-        );
-        finished.map(|()| entry)
+    /// Takes the place if it is free; returns its next generation.
+    fn claim(&self) -> Option<u32> {
+        // Relaxed: the compare-and-swap decides.
+        let mut seen = self.appends.word.load(Ordering::Relaxed);
+        while seen & PHASE == FREE {
+            let state = (seen & STATE).wrapping_add(GENERATION) & STATE | CLAIMED;
+            // Acquire pairs with the release in `leave_live`.
+            let acquire = edge(Edge::ContextRead, Ordering::Acquire);
+            // Relaxed on failure: the next guess. A late append may have been counted here.
+            match (self.appends.word).compare_exchange(
+                seen,
+                seen & !STATE | state,
+                acquire,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return u32::try_from(state / GENERATION).ok(),
+                Err(now) => seen = now,
+            }
+        }
+        None
     }
 }
 

@@ -20,7 +20,7 @@
 //!   6 order from any of them: ring if it was ARMED; arm is refused until a take has seen it.
 //! ```
 //!
-//! Edges: 1, 4 `Head::push`; 2 `Head::arm`; 3 `Head::TAKE_MASK`; 5 `Head::shut`; 6 `Head::ORDER`.
+//! Edges: 1, 4 `Head::push`; 2 `Head::arm`; 3 `Head::TAKE_MASK` or, with the order left in place, `Head::TAKE_EARLY_MASK`; 5 `Head::shut`; 6 `Head::ORDER`.
 
 const CLOSED: u32 = 1 << 31;
 const DEAD: u32 = 1 << 30;
@@ -56,8 +56,14 @@ pub enum Bell {
 pub(crate) struct Head(pub(crate) u32);
 
 impl Head {
+    /// Nothing queued, the worker awake, the queue open.
+    pub(crate) const EMPTY: Self = Self(0);
+
     /// Clears everything but the two refusal bits.
     pub(crate) const TAKE_MASK: u32 = CLOSED | DEAD;
+
+    /// Clears what a take in the middle of a tick takes: an order is for the next tick to see.
+    pub(crate) const TAKE_EARLY_MASK: u32 = Self::TAKE_MASK | ORDER;
 
     /// Edge 6: the bit to set when a task is to be ended early.
     pub(crate) const ORDER: u32 = ORDER;

@@ -1,8 +1,13 @@
 //! The driver: the worker's own side of a queue, and its tick (specification section 3, `process`).
 //!
-//! A tick drains the inbox into per-rank lists, ends what others have ordered to end, steps every active task exactly once, ranks in order and tasks in
-//! order of arrival, recycles those that are DONE, and says what the worker should do next. No lock is held, and none
-//! exists. IDLE is not terminal: only DONE takes a task off its list.
+//! A tick drains the inbox into per-rank lists, ends what others have ordered to end, steps every active task exactly once, ranks
+//! in order and tasks in order of arrival, recycles those that are DONE, and says what the worker should do next. No lock is
+//! held, and none exists. IDLE is not terminal: only DONE takes a task off its list.
+//!
+//! The library may take its time in each step, so the inbox is also looked at between the steps of a tick: network tasks found
+//! there have their first step, which starts them, at once ([`early`]), and come to their lists when the tick is over.
+
+mod early;
 
 use heapless::Vec;
 
@@ -13,8 +18,9 @@ use crate::limits::{index, narrow};
 use crate::port::{Drained, Observer, Ports};
 use crate::queue::Queue;
 use crate::status::{RunState, Status};
-use crate::task::{Active, Step, Task};
-use crate::trigger::Gate;
+use crate::task::{Active, Run, Step, Task};
+
+use early::Early;
 
 /// What the worker should do after a tick.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -47,6 +53,19 @@ pub struct Tick {
     pub next: Next,
 }
 
+impl Tick {
+    const fn new(drained: u32, aborted: u32) -> Self {
+        Self {
+            drained,
+            stepped: 0,
+            moved: 0,
+            done: 0,
+            aborted,
+            next: Next::Sleep,
+        }
+    }
+}
+
 /// What a drain found.
 #[derive(Debug, Clone, Copy, Default)]
 struct Inflow {
@@ -63,6 +82,10 @@ struct Occupied {
     bucket: u32,
 }
 
+/// Steps between two looks at the inbox within a tick. Few, so that what is appended behind slow tasks starts soon; not one, as
+/// each look that finds something moves the inbox's line, and a batch costs no more than a task.
+const LOOK_EVERY: u32 = 4;
+
 /// The worker's side of a [`Queue`] with the same `RANKS` and `TASKS`. One driver per queue; it is not shared.
 #[derive(Debug)]
 pub struct Driver<const RANKS: usize, const TASKS: usize> {
@@ -70,6 +93,7 @@ pub struct Driver<const RANKS: usize, const TASKS: usize> {
     lists: [Vec<Active, TASKS>; RANKS],
     /// The ranks with active tasks, in order of rank.
     occupied: Vec<Occupied, RANKS>,
+    early: Early,
     /// Number of this tick, from 1; see the [trigger module](crate::trigger). After a wrap a gate may open one tick late.
     pass: u32,
 }
@@ -81,6 +105,7 @@ impl<const RANKS: usize, const TASKS: usize> Driver<RANKS, TASKS> {
         Self {
             lists: [const { Vec::new() }; RANKS],
             occupied: Vec::new(),
+            early: Early::new(),
             pass: 0,
         }
     }
@@ -103,30 +128,30 @@ impl<const RANKS: usize, const TASKS: usize> Driver<RANKS, TASKS> {
     ) -> Tick {
         let Inflow { drained, ordered } = self.drain(queue, ports);
         let aborted = if ordered { self.obey(queue, ports) } else { 0 };
+        let mut tick = Tick::new(drained, aborted);
         self.pass = self.pass.wrapping_add(1);
-        let pass = self.pass;
-        let mut tick = Tick {
-            drained,
-            stepped: 0,
-            moved: 0,
-            done: 0,
-            aborted,
-            next: Next::Sleep,
-        };
-        self.for_each(queue, |context, active| {
-            let from = active.state();
-            let gate = gate(context, active).in_pass(pass);
-            let step = active.step(&gate, ports);
-            tick.stepped = tick.stepped.wrapping_add(1);
-            tick.moved = tick.moved.wrapping_add(u32::from(step.moved));
-            let done = step.to == RunState::Done;
-            tick.done = tick.done.wrapping_add(u32::from(done));
-            if step.to != from {
-                settle(queue, context, active, from, step, ports);
+        let Self {
+            lists,
+            occupied,
+            early,
+            pass,
+        } = self;
+        for entry in &*occupied {
+            let Some(list) = lists.get_mut(index(entry.bucket)) else {
+                continue;
+            };
+            for active in list {
+                step(queue, active, *pass, ports, &mut tick);
+                if tick.stepped.is_multiple_of(LOOK_EVERY) && !queue.inbox().is_empty() {
+                    early.start(queue, *pass, ports, &mut tick);
+                }
             }
-            !done
-        });
-        tick.next = if tick.moved > 0 || drained > 0 || aborted > 0 {
+        }
+        if tick.done > 0 {
+            self.recycle();
+        }
+        self.admit_early(queue, ports);
+        tick.next = if tick.moved > 0 || tick.drained > 0 || tick.aborted > 0 {
             Next::Again
         } else if tick.stepped > 0 {
             Next::Relax
@@ -143,17 +168,17 @@ impl<const RANKS: usize, const TASKS: usize> Driver<RANKS, TASKS> {
         ports: &mut P,
     ) -> u32 {
         let mut ended = 0_u32;
-        self.for_each(queue, |context, active| {
+        for active in self.all_active() {
             let slot = queue.slot(active.task.slot);
-            let Some(cause) = slot.and_then(|slot| slot.ordered(active.task.live)) else {
-                return true;
-            };
-            let from = active.state();
-            let step = active.abort(&gate(context, active), cause.status(), ports);
-            settle(queue, context, active, from, step, ports);
-            ended = ended.wrapping_add(1);
-            false
-        });
+            let cause = slot.and_then(|slot| slot.ordered(active.task.live));
+            if let Some(cause) = cause {
+                end(queue, active, cause.status(), ports);
+                ended = ended.wrapping_add(1);
+            }
+        }
+        if ended > 0 {
+            self.recycle();
+        }
         ended
     }
 
@@ -166,13 +191,11 @@ impl<const RANKS: usize, const TASKS: usize> Driver<RANKS, TASKS> {
     ) -> u32 {
         self.drain(queue, ports);
         let mut ended = 0_u32;
-        self.for_each(queue, |context, active| {
-            let from = active.state();
-            let step = active.abort(&gate(context, active), status, ports);
-            settle(queue, context, active, from, step, ports);
+        for active in self.all_active() {
+            end(queue, active, status, ports);
             ended = ended.wrapping_add(1);
-            false
-        });
+        }
+        self.recycle();
         ended
     }
 
@@ -183,29 +206,34 @@ impl<const RANKS: usize, const TASKS: usize> Driver<RANKS, TASKS> {
         status: Status,
         observer: &mut O,
     ) -> u32 {
+        // A tick that was not finished has left done tasks on the lists, whose slots, and so places, may be others' by now.
+        self.recycle();
+        self.admit_early(queue, observer);
         self.drain(queue, observer);
         let mut ended = 0_u32;
-        self.for_each(queue, |context, active| {
-            settle(
-                queue,
-                context,
-                active,
-                active.state(),
-                Step::done(status),
-                observer,
-            );
-            ended = ended.wrapping_add(1);
-            false
-        });
+        for active in self.all_active() {
+            if let Some(context) = queue.context_slot(active.task.key.context) {
+                let step = Step::done(status);
+                settle(queue, context, active, active.state(), step, observer);
+                ended = ended.wrapping_add(1);
+            }
+        }
+        self.lists.iter_mut().for_each(Vec::clear);
+        self.occupied.clear();
         ended
     }
 
-    /// Visits every active task in order; those for which `keep` says no leave their list.
-    fn for_each<const CONTEXTS: usize>(
-        &mut self,
-        queue: &Queue<RANKS, TASKS, CONTEXTS>,
-        mut keep: impl FnMut(&ContextSlot, &mut Active) -> bool,
-    ) {
+    /// Every active task in order.
+    fn all_active(&mut self) -> impl Iterator<Item = &mut Active> {
+        let mut lists: [Option<&mut Vec<Active, TASKS>>; RANKS] = self.lists.each_mut().map(Some);
+        let lists = (self.occupied.iter())
+            .filter_map(move |entry| lists.get_mut(index(entry.bucket))?.take());
+        lists.flatten()
+    }
+
+    /// Takes the tasks that are done off their lists.
+    #[inline(never)]
+    fn recycle(&mut self) {
         let Self {
             lists, occupied, ..
         } = self;
@@ -213,12 +241,25 @@ impl<const RANKS: usize, const TASKS: usize> Driver<RANKS, TASKS> {
             let Some(list) = lists.get_mut(index(entry.bucket)) else {
                 return false;
             };
-            list.retain_mut(|active| match queue.context_slot(active.task.key.context) {
-                Some(context) => keep(context, active),
-                None => false,
-            });
+            list.retain(|active| active.state() != RunState::Done);
             !list.is_empty()
         });
+    }
+
+    /// Puts what was started early on its lists, and then what was taken with it.
+    fn admit_early<O: Observer, const CONTEXTS: usize>(
+        &mut self,
+        queue: &Queue<RANKS, TASKS, CONTEXTS>,
+        observer: &mut O,
+    ) {
+        if self.early.is_empty() {
+            return;
+        }
+        let Early { started, link } = core::mem::replace(&mut self.early, Early::new());
+        for active in started {
+            self.admit(active);
+        }
+        self.drain_chain(queue, link, observer);
     }
 
     /// Moves what is queued to the ranks' lists, oldest first.
@@ -227,12 +268,23 @@ impl<const RANKS: usize, const TASKS: usize> Driver<RANKS, TASKS> {
         queue: &Queue<RANKS, TASKS, CONTEXTS>,
         observer: &mut O,
     ) -> Inflow {
-        let mut found = Inflow::default();
         let Some(taken) = queue.inbox().take() else {
-            return found;
+            return Inflow::default();
         };
-        found.ordered = taken.ordered;
-        let mut link = taken.top.map_or(0, |top| reverse(queue, top));
+        let link = taken.top.map_or(0, |top| reverse(queue, top));
+        let mut found = self.drain_chain(queue, link, observer);
+        found.ordered |= taken.ordered;
+        found
+    }
+
+    /// Moves a chain of slots, oldest first, to the ranks' lists.
+    fn drain_chain<O: Observer, const CONTEXTS: usize>(
+        &mut self,
+        queue: &Queue<RANKS, TASKS, CONTEXTS>,
+        mut link: u32,
+        observer: &mut O,
+    ) -> Inflow {
+        let mut found = Inflow::default();
         while let Some(number) = link.checked_sub(1) {
             let Some(slot) = queue.slot(number) else {
                 break;
@@ -241,50 +293,21 @@ impl<const RANKS: usize, const TASKS: usize> Driver<RANKS, TASKS> {
             found.drained = found.drained.wrapping_add(1);
             // A task can be ordered to end between its publication and its push; that order bit was taken earlier.
             found.ordered |= slot.ordered(slot.word()).is_some();
-            self.take_in(queue, number, observer);
+            if let Some(active) = take_in(queue, number, observer) {
+                self.admit(active);
+            }
         }
         found
     }
 
-    /// Puts one drained slot on its rank's list.
-    fn take_in<O: Observer, const CONTEXTS: usize>(
-        &mut self,
-        queue: &Queue<RANKS, TASKS, CONTEXTS>,
-        number: u32,
-        observer: &mut O,
-    ) {
-        let Some(slot) = queue.slot(number) else {
-            return;
-        };
-        let live = slot.word();
-        debug_assert!(live.phase() == Phase::Live(RunState::Init));
-        let key = slot.key_unchecked();
-        let entry = queue
-            .context_slot(key.context)
-            .and_then(|context| context.entry_of_task(key.context));
-        // Cannot fail: a task that is not finished keeps its context.
-        let Some(entry) = entry else {
-            debug_assert!(false, "the context of a queued task is gone");
-            slot.report(live, RunState::Done, Status::STALE_CONTEXT);
-            return;
-        };
-        observer.drained(Drained {
-            context: key.context,
-            slot: number,
-            appended: slot.appended(),
-        });
-        let bucket = number.checked_div(narrow(TASKS)).unwrap_or(0);
-        let active = Active::new(Task {
-            key,
-            spec: entry.spec,
-            live,
-            slot: number,
-        });
+    /// Puts a task on its rank's list.
+    fn admit(&mut self, active: Active) {
+        let bucket = (active.task.slot).checked_div(narrow(TASKS)).unwrap_or(0);
         let Some(list) = self.lists.get_mut(index(bucket)) else {
             return;
         };
         if list.is_empty() {
-            let rank = entry.spec.rank;
+            let rank = active.task.spec.rank;
             let at = self
                 .occupied
                 .iter()
@@ -304,10 +327,91 @@ impl<const RANKS: usize, const TASKS: usize> Default for Driver<RANKS, TASKS> {
     }
 }
 
-/// The gate of an active task.
-fn gate<'a>(context: &'a ContextSlot, active: &Active) -> Gate<'a> {
-    let task = &active.task;
-    context.gate(task.key.context, task.live.kind(), &task.spec)
+/// One step of one task, counted.
+#[inline]
+fn step<P: Ports, const R: usize, const T: usize, const C: usize>(
+    queue: &Queue<R, T, C>,
+    active: &mut Active,
+    pass: u32,
+    ports: &mut P,
+    tick: &mut Tick,
+) {
+    tick.stepped = tick.stepped.wrapping_add(1);
+    match active.run(ports) {
+        Run::Still => {}
+        run => finish(queue, active, run, pass, ports, tick),
+    }
+}
+
+/// The second part of a step. Out of line, so that a tick over idle tasks stays small.
+#[inline(never)]
+fn finish<P: Ports, const R: usize, const T: usize, const C: usize>(
+    queue: &Queue<R, T, C>,
+    active: &mut Active,
+    run: Run,
+    pass: u32,
+    ports: &mut P,
+    tick: &mut Tick,
+) {
+    // Cannot fail: a task that is not finished keeps its context.
+    let Some(context) = queue.context_slot(active.task.key.context) else {
+        return;
+    };
+    let from = active.state();
+    let step = active.finish(run, context, pass, ports);
+    tick.moved = tick.moved.wrapping_add(u32::from(step.moved));
+    if step.to != from {
+        tick.done = tick.done.wrapping_add(u32::from(step.to == RunState::Done));
+        settle(queue, context, active, from, step, ports);
+    }
+}
+
+/// Ends one active task early.
+fn end<P: Ports, const R: usize, const T: usize, const C: usize>(
+    queue: &Queue<R, T, C>,
+    active: &mut Active,
+    status: Status,
+    ports: &mut P,
+) {
+    // Cannot fail: a task that is not finished keeps its context.
+    let Some(context) = queue.context_slot(active.task.key.context) else {
+        return;
+    };
+    let from = active.state();
+    let step = active.abort(context, status, ports);
+    settle(queue, context, active, from, step, ports);
+}
+
+/// Makes an active task of a drained slot.
+fn take_in<O: Observer, const R: usize, const T: usize, const C: usize>(
+    queue: &Queue<R, T, C>,
+    number: u32,
+    observer: &mut O,
+) -> Option<Active> {
+    let slot = queue.slot(number)?;
+    let live = slot.word();
+    debug_assert!(live.phase() == Phase::Live(RunState::Init));
+    let key = slot.key_unchecked();
+    let entry = queue
+        .context_slot(key.context)
+        .and_then(|context| context.entry(key.context));
+    // Cannot fail: a task that is not finished keeps its context.
+    let Some(entry) = entry else {
+        debug_assert!(false, "the context of a queued task is gone");
+        slot.report(live, RunState::Done, Status::STALE_CONTEXT);
+        return None;
+    };
+    observer.drained(Drained {
+        context: key.context,
+        slot: number,
+        appended: slot.appended(),
+    });
+    Some(Active::new(Task {
+        key,
+        spec: entry.spec(),
+        live,
+        slot: number,
+    }))
 }
 
 /// Turns the taken stack round, so that it starts with the oldest; the slots are the worker's.
@@ -327,6 +431,7 @@ fn reverse<const R: usize, const T: usize, const C: usize>(
 }
 
 /// Records a state change, then publishes it. After a DONE is published, the slot is not touched again.
+#[inline(never)]
 fn settle<O: Observer, const R: usize, const T: usize, const C: usize>(
     queue: &Queue<R, T, C>,
     context: &ContextSlot,

@@ -9,7 +9,7 @@
 //! |---|---|---|
 //! | [`queue`] | `enc_proxy_queue`: enqueue, poll, check | all sides |
 //! | `inbox`, [`doorbell`] | work list, wake-up | producers, worker |
-//! | `board` | `enc_proxy_task_state` | worker, consumers |
+//! | `board`, `hint` | `enc_proxy_task_state`, and where a look-up begins | worker, consumers |
 //! | [`context`] | the context of a task | producers, worker |
 //! | [`trigger`] | start words: arm, gate, consume | arming side, worker |
 //! | [`driver`] | `process()`: drain, step, recycle | worker |
@@ -34,6 +34,7 @@ pub mod doorbell;
 pub mod driver;
 pub mod fifo;
 pub mod group;
+mod hint;
 pub mod id;
 mod inbox;
 pub mod ladder;

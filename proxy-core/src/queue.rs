@@ -6,10 +6,11 @@
 mod abort;
 mod answer;
 mod append;
+mod lookup;
 mod ranks;
 
-use crate::board::{Phase, Slot, Verdict, Word};
-use crate::context::{ContextError, ContextSlot, Contexts, Entry, Spec};
+use crate::board::{Phase, Slot, Verdict};
+use crate::context::{COUNT, ContextError, ContextSlot, Contexts, Spec};
 use crate::doorbell::{Bell, Shut};
 use crate::id::{ContextId, ExecId, Rank, Ticket};
 use crate::inbox::Inbox;
@@ -18,6 +19,7 @@ use crate::port::DeviceWords;
 use crate::status::{RunState, TaskKind};
 use crate::sync::{AtomicU32, shared_array, shared_fn};
 
+use append::Of;
 use ranks::RankPlace;
 
 pub use abort::OrderError;
@@ -33,7 +35,7 @@ pub use answer::{Appended, EnqueueError, Poll, PollError, TaskView};
 /// | [`register`](Self::register), [`retire`](Self::retire), [`reset_words`](Self::reset_words) | lock-free, cold | any thread |
 /// | [`arm_bell`](Self::arm_bell) | lock-free | the worker |
 ///
-/// All-zero is a valid empty queue. Size: 64 bytes per slot, context and rank.
+/// All-zero is a valid empty queue. Size: 64 bytes per slot and rank, 256 per context.
 #[derive(Debug)]
 pub struct Queue<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> {
     inbox: Inbox,
@@ -58,6 +60,7 @@ impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS,
             TASKS < MAX_SLOTS / RANKS,
             "slot numbers must fit the inbox word"
         );
+        assert!(TASKS < COUNT, "unfinished tasks must be countable");
     };
 
     shared_fn! {
@@ -91,8 +94,7 @@ impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS,
 
     /// Forgets a context, once none of its tasks is unfinished. Statuses that were not consumed can be polled by ticket until an
     /// append finds the rank full: then they are given up, and answer [`PollError::AlreadyConsumed`]. An append
-    /// that runs beside it keeps the context and makes this say busy, or is refused with [`EnqueueError::UnknownContext`];
-    /// if the two meet in the middle, both are refused and the context stays.
+    /// that runs beside it keeps the context and makes this say busy, or is refused with [`EnqueueError::UnknownContext`].
     pub fn retire(&self, context: ContextId) -> Result<(), ContextError> {
         let bucket = self.contexts.retire(context)?;
         self.leave_rank(bucket);
@@ -105,7 +107,8 @@ impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS,
     /// For use after an execution that ended before its gate: its fire, if it came late, would open the gate of the next one or
     /// answer every later enqueue with [`EnqueueError::FiredBeforeArm`]. The device must have been stopped or have come to rest: a
     /// fire that comes after this call is taken for the next execution's. Refused while a task of the context is unfinished;
-    /// beside an append it behaves as [`retire`](Self::retire) does. Cold, any thread.
+    /// an append beside it comes first, and makes this say busy, or after it, or is refused with [`EnqueueError::UnknownContext`].
+    /// Cold, any thread.
     pub fn reset_words<W: DeviceWords + ?Sized>(
         &self,
         context: ContextId,
@@ -125,17 +128,9 @@ impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS,
         exec: ExecId,
         words: &W,
     ) -> Result<Appended, EnqueueError> {
-        let (slot, entry) = self.context(context)?;
-        let barrier = entry.spec.barrier.then_some(TaskKind::Barrier);
-        self.append_kinds(
-            slot,
-            entry,
-            context,
-            exec,
-            Some(TaskKind::Network),
-            barrier,
-            words,
-        )
+        let of = self.context(context)?;
+        let barrier = of.entry.barrier().then_some(TaskKind::Barrier);
+        self.append_kinds(of, exec, (TaskKind::Network, barrier), words)
     }
 
     /// Appends a single task of one kind (the original's `append_task`).
@@ -146,16 +141,11 @@ impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS,
         exec: ExecId,
         words: &W,
     ) -> Result<Appended, EnqueueError> {
-        let (slot, entry) = self.context(context)?;
-        match kind {
-            TaskKind::Network => {
-                self.append_kinds(slot, entry, context, exec, Some(kind), None, words)
-            }
-            TaskKind::Barrier if entry.spec.barrier => {
-                self.append_kinds(slot, entry, context, exec, None, Some(kind), words)
-            }
-            TaskKind::Barrier => Err(EnqueueError::NoSuchKind(kind)),
+        let of = self.context(context)?;
+        if kind == TaskKind::Barrier && !of.entry.barrier() {
+            return Err(EnqueueError::NoSuchKind(kind));
         }
+        self.append_kinds(of, exec, (kind, None), words)
     }
 
     /// Arms the start words of one kind for one more execution; for contexts with [`Arming::Explicit`](crate::Arming::Explicit).
@@ -165,11 +155,11 @@ impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS,
         kind: TaskKind,
         words: &W,
     ) -> Result<(), EnqueueError> {
-        let (slot, entry) = self.context(context)?;
+        let Of { slot, entry, .. } = self.context(context)?;
         // Counted like an append, so that the context is not retired, and its place given away, in the middle of it.
         slot.count_enqueue(context, 1)
             .ok_or(EnqueueError::UnknownContext)?;
-        let armed = slot.gate(context, kind, &entry.spec).arm(words);
+        let armed = slot.gate(context, kind, &entry.spec()).arm(words);
         slot.count_finish(1);
         armed.map_err(EnqueueError::FiredBeforeArm)
     }
@@ -188,54 +178,6 @@ impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS,
                 .map(Poll::Done)
                 .ok_or(PollError::AlreadyConsumed),
             Verdict::Taken => Err(PollError::AlreadyConsumed),
-        }
-    }
-
-    /// State of the oldest unconsumed task of a context and kind; consumes it if it is done (the original's
-    /// `check_proxy_task_status`). [`PollError::Unknown`] if there is none. Lock-free, O(slots of the rank).
-    pub fn check(&self, context: ContextId, kind: TaskKind) -> Result<Poll, PollError> {
-        let (_, entry) = self.context(context).map_err(|_| PollError::Unknown)?;
-        let row = self
-            .slots
-            .get(index(entry.bucket))
-            .ok_or(PollError::Unknown)?;
-        loop {
-            let mut oldest: Option<(usize, &Slot, Word, RunState)> = None;
-            for slot in row {
-                let word = slot.word();
-                let Phase::Live(state) = word.phase() else {
-                    continue;
-                };
-                if word.kind() != kind || slot.verdict(word) == Verdict::Taken {
-                    continue;
-                }
-                let Some(key) = slot.key(word).filter(|key| key.context == context) else {
-                    continue;
-                };
-                // Sequence numbers of one context lie within its slots of each other, so their difference's sign decides.
-                let older = |than: usize| key.sequence.wrapping_sub(than) > usize::MAX / 2;
-                if oldest.is_none_or(|(sequence, ..)| older(sequence)) {
-                    oldest = Some((key.sequence, slot, word, state));
-                }
-            }
-            match oldest {
-                None => return Err(PollError::Unknown),
-                Some((_, slot, word, RunState::Done)) => {
-                    if let Some(status) = slot.consume(word) {
-                        return Ok(Poll::Done(status));
-                    }
-                    // Another consumer took it: look again, there is one task less.
-                }
-                Some((_, slot, word, state)) if slot.verdict(word) == Verdict::None => {
-                    return Ok(Poll::Pending(state));
-                }
-                Some((_, slot, word, _)) => {
-                    if let Some(status) = slot.take_verdict(word) {
-                        return Ok(Poll::Done(status));
-                    }
-                    // Another consumer took it: look again, as above.
-                }
-            }
         }
     }
 
@@ -312,10 +254,17 @@ impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS,
         self.contexts.get(id)
     }
 
-    fn context(&self, id: ContextId) -> Result<(&ContextSlot, Entry), EnqueueError> {
+    fn context(&self, id: ContextId) -> Result<Of<'_>, EnqueueError> {
         let slot = self.contexts.get(id).ok_or(EnqueueError::UnknownContext)?;
         let entry = slot.entry(id).ok_or(EnqueueError::UnknownContext)?;
-        Ok((slot, entry))
+        Ok(Of { id, slot, entry })
+    }
+
+    /// A context, also while its start words are being reset.
+    fn registered(&self, id: ContextId) -> Option<Of<'_>> {
+        let slot = self.contexts.get(id)?;
+        let entry = slot.entry_of_registered(id)?;
+        Some(Of { id, slot, entry })
     }
 }
 

@@ -75,8 +75,6 @@ pub enum Edge {
     ContextPublish,
     /// The reading side of [`Edge::ContextPublish`].
     ContextRead,
-    /// An append is counted and confirms its context; a retire reads the count.
-    ContextConfirm,
     /// The worker reports a context's task as finished; `retire` reads it.
     ContextFinish,
     /// A rank is given a place, or leaves it; the next registers find that.

@@ -95,5 +95,8 @@ fn places_are_reused_under_a_new_generation() {
     let second = table.register(&spec, 0).unwrap();
     assert_ne!(first, second);
     assert!(table.get(first).unwrap().entry(first).is_none());
-    assert_eq!(table.get(second).unwrap().entry(second).unwrap().spec, spec);
+    assert_eq!(
+        table.get(second).unwrap().entry(second).unwrap().spec(),
+        spec
+    );
 }

@@ -1,4 +1,9 @@
-//! Appending: claim slots, arm, fill, publish, push; each step is undone if a later one fails.
+//! Appending: claim slots, count, arm, fill, publish, push; each step is undone if a later one fails.
+//!
+//! Three read-modify-writes for one task: its slot, its context's count, the inbox. Nothing is looked at on the inbox's line
+//! before it is pushed to, so the line moves once; whether the queue is shut is then told by the push.
+
+use core::iter;
 
 use super::{Appended, EnqueueError, Queue};
 use crate::board::{Phase, Slot, TaskKey, Word};
@@ -9,28 +14,162 @@ use crate::limits::{index, narrow};
 use crate::port::DeviceWords;
 use crate::status::{RunState, TaskKind};
 use crate::sync::Ordering;
-use crate::trigger::{Arming, FiredBeforeArm};
+
+/// A claimed slot.
+#[derive(Clone, Copy)]
+struct Claim<'a> {
+    number: u32,
+    slot: &'a Slot,
+    word: Word,
+}
+
+impl Claim<'_> {
+    const fn ticket(&self) -> Ticket {
+        Ticket {
+            slot: self.number,
+            generation: self.word.generation(),
+        }
+    }
+
+    /// Makes the task visible to look-ups, in INIT.
+    fn publish(&self, key: &TaskKey, appended: u64) {
+        self.slot.fill(key);
+        self.slot.set_appended(appended);
+        self.slot.publish(self.word);
+    }
+}
+
+/// The slots of one append, in order.
+struct Claims<'a> {
+    first: Claim<'a>,
+    second: Option<Claim<'a>>,
+}
+
+impl<'a> Claims<'a> {
+    fn iter(&self) -> impl Iterator<Item = &Claim<'a>> {
+        iter::once(&self.first).chain(&self.second)
+    }
+
+    fn count(&self) -> usize {
+        if self.second.is_some() { 2 } else { 1 }
+    }
+
+    fn give_back(&self) {
+        for claim in self.iter() {
+            claim.slot.unclaim(claim.word);
+        }
+    }
+}
+
+/// The context that is appended to.
+#[derive(Clone, Copy)]
+pub(super) struct Of<'a> {
+    pub(super) id: ContextId,
+    pub(super) slot: &'a ContextSlot,
+    pub(super) entry: Entry,
+}
 
 impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS, TASKS, CONTEXTS> {
-    /// A free slot of the rank, from the hint on. Answers `None` at once when all are in use.
-    fn claim(&self, bucket: u32, kind: TaskKind) -> Option<(u32, &Slot, Word)> {
-        let row = self.slots.get(index(bucket))?;
-        let hint = &self.ranks.get(index(bucket))?.hint;
-        // Relaxed: a hint; a wrong one only costs a longer search.
-        let from = index(hint.load(Ordering::Relaxed));
-        let (before, after) = row.split_at_checked(from).unwrap_or((row, &[]));
-        let places = (from..).zip(after).chain((0..).zip(before));
-        for (place, slot) in places {
-            if let Some(claimed) = slot.claim(kind) {
-                // Relaxed, as above.
-                hint.store(narrow(place).wrapping_add(1), Ordering::Relaxed);
-                let number = bucket
-                    .wrapping_mul(narrow(TASKS))
-                    .wrapping_add(narrow(place));
-                return Some((number, slot, claimed));
-            }
+    /// Appends a task of kind `first` and, if asked for, one of kind `second` behind it; both or none.
+    pub(super) fn append_kinds<W: DeviceWords + ?Sized>(
+        &self,
+        of: Of<'_>,
+        exec: ExecId,
+        (first, second): (TaskKind, Option<TaskKind>),
+        words: &W,
+    ) -> Result<Appended, EnqueueError> {
+        let Some(claims) = self.claim_all(of.entry.bucket, first, second) else {
+            let (rank, capacity) = (of.entry.rank, narrow(TASKS));
+            return Err(self.refused(EnqueueError::Full { rank, capacity }));
+        };
+        let count = claims.count();
+        let Some(sequence) = of.slot.count_enqueue(of.id, count) else {
+            claims.give_back();
+            return Err(self.refused(EnqueueError::UnknownContext));
+        };
+        let arms = of.entry.arms().then(|| of.entry.spec());
+        if let Some(spec) = &arms
+            && let Err(error) = self.arm_all(&claims, of, spec, words)
+        {
+            claims.give_back();
+            of.slot.count_finish(count);
+            return Err(error);
         }
-        None
+        let key = TaskKey {
+            context: of.id,
+            exec,
+            sequence,
+        };
+        let appended = words.append_time();
+        claims.first.publish(&key, appended);
+        if let Some(second) = &claims.second {
+            let sequence = sequence.wrapping_add(1);
+            second.publish(&TaskKey { sequence, ..key }, appended);
+        }
+        let bell = match self.push(&claims) {
+            Ok(bell) => bell,
+            Err(shut) => {
+                if let Some(spec) = &arms {
+                    disarm(claims.iter(), of, spec);
+                }
+                claims.give_back();
+                of.slot.count_finish(count);
+                return Err(shut.into());
+            }
+        };
+        let ticket = claims.first.ticket();
+        let (network, barrier) = match first {
+            TaskKind::Network => (Some(ticket), claims.second.as_ref().map(Claim::ticket)),
+            TaskKind::Barrier => (None, Some(ticket)),
+        };
+        Ok(Appended {
+            network,
+            barrier,
+            sequence,
+            bell,
+        })
+    }
+
+    /// A free slot for each kind, or none at all.
+    fn claim_all(
+        &self,
+        bucket: u32,
+        first: TaskKind,
+        second: Option<TaskKind>,
+    ) -> Option<Claims<'_>> {
+        let first = self.claim(bucket, first)?;
+        let second = match second {
+            None => None,
+            Some(kind) => match self.claim(bucket, kind) {
+                None => {
+                    first.slot.unclaim(first.word);
+                    return None;
+                }
+                claimed => claimed,
+            },
+        };
+        Some(Claims { first, second })
+    }
+
+    /// A free slot of the rank, from the hint on. Answers `None` at once when all are in use.
+    fn claim(&self, bucket: u32, kind: TaskKind) -> Option<Claim<'_>> {
+        // Relaxed: a hint; a wrong one only costs a search.
+        let from = index(self.ranks.get(index(bucket))?.hint.load(Ordering::Relaxed));
+        // Slots come free in about the order in which they were taken, so the first is the usual one.
+        self.claim_at(bucket, from, kind)
+            .or_else(|| self.search(bucket, from, kind))
+    }
+
+    /// Any free slot of the rank, also one that is freed for it.
+    #[cold]
+    fn search(&self, bucket: u32, from: usize, kind: TaskKind) -> Option<Claim<'_>> {
+        let look = || {
+            let mut places = (from..TASKS).chain(0..from.min(TASKS));
+            places.find_map(|place| self.claim_at(bucket, place, kind))
+        };
+        // A queue that is shut takes nothing away for an append that it refuses.
+        let may = || self.inbox.shut_by().is_none() && self.reclaim(bucket);
+        look().or_else(|| may().then(look).flatten())
     }
 
     /// Frees the slots of tasks that are done and whose context has been retired; returns whether there were any.
@@ -46,7 +185,8 @@ impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS,
                 continue;
             }
             let retired = |id| {
-                (self.contexts.get(id)).is_none_or(|context| context.entry_of_task(id).is_none())
+                let context = self.contexts.get(id);
+                context.is_none_or(|context| context.entry_of_registered(id).is_none())
             };
             if slot.key(word).is_some_and(|key| retired(key.context)) {
                 // A consumer who is faster has it, and the slot is free all the same.
@@ -61,144 +201,67 @@ impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS,
         any
     }
 
-    /// A slot for each kind that is asked for, or none at all.
-    fn claim_all(
-        &self,
-        entry: &Entry,
-        kinds: [Option<TaskKind>; 2],
-    ) -> Result<Claims<'_>, EnqueueError> {
-        let mut claims: Claims<'_> = [None, None];
-        for (claim, kind) in claims.iter_mut().zip(kinds) {
-            let Some(kind) = kind else { continue };
-            *claim = self.claim(entry.bucket, kind).or_else(|| {
-                let freed = self.reclaim(entry.bucket);
-                freed.then(|| self.claim(entry.bucket, kind)).flatten()
-            });
-            if claim.is_none() {
-                unclaim(&claims);
-                return Err(EnqueueError::Full {
-                    rank: entry.spec.rank,
-                    capacity: narrow(TASKS),
-                });
-            }
-        }
-        Ok(claims)
+    /// This slot of the rank, if it is free. The next claim begins behind it.
+    fn claim_at(&self, bucket: u32, place: usize, kind: TaskKind) -> Option<Claim<'_>> {
+        let slot = self.slots.get(index(bucket))?.get(place)?;
+        let word = slot.claim(kind)?;
+        let next = narrow(place).wrapping_add(1);
+        let next = if next == narrow(TASKS) { 0 } else { next };
+        // Relaxed: a hint.
+        self.ranks
+            .get(index(bucket))?
+            .hint
+            .store(next, Ordering::Relaxed);
+        let number = bucket
+            .wrapping_mul(narrow(TASKS))
+            .wrapping_add(narrow(place));
+        Some(Claim { number, slot, word })
     }
 
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "one private call for both public forms"
-    )]
-    pub(super) fn append_kinds<W: DeviceWords + ?Sized>(
+    /// Arms the words of every claimed task, or of none; of a queue that is shut already, of none.
+    #[inline(never)]
+    fn arm_all<W: DeviceWords + ?Sized>(
         &self,
-        context_slot: &ContextSlot,
-        entry: Entry,
-        context: ContextId,
-        exec: ExecId,
-        network: Option<TaskKind>,
-        barrier: Option<TaskKind>,
+        claims: &Claims<'_>,
+        of: Of<'_>,
+        spec: &Spec,
         words: &W,
-    ) -> Result<Appended, EnqueueError> {
+    ) -> Result<(), EnqueueError> {
         if let Some(shut) = self.inbox.shut_by() {
             return Err(shut.into());
         }
-        let claims = self.claim_all(&entry, [network, barrier])?;
-        let count = claims.iter().flatten().count();
-        let Some(sequence) = context_slot.count_enqueue(context, count) else {
-            unclaim(&claims);
-            return Err(EnqueueError::UnknownContext);
-        };
-        if let Err(error) = arm_claimed(&claims, context_slot, context, &entry.spec, words) {
-            unclaim(&claims);
-            context_slot.count_finish(count);
-            return Err(EnqueueError::FiredBeforeArm(error));
+        for (armed, claim) in claims.iter().enumerate() {
+            if let Err(error) = of.slot.gate(of.id, claim.word.kind(), spec).arm(words) {
+                disarm(claims.iter().take(armed), of, spec);
+                return Err(EnqueueError::FiredBeforeArm(error));
+            }
         }
-        let appended = words.append_time();
-        for ((_, slot, word), offset) in claims.iter().flatten().zip(0..) {
-            slot.set_appended(appended);
-            slot.fill(&TaskKey {
-                context,
-                exec,
-                sequence: sequence.wrapping_add(offset),
-            });
-            slot.publish(*word);
-        }
-        let bell = self.push(&claims).inspect_err(|_| {
-            disarm_claimed(&claims, context_slot, context, &entry.spec);
-            unclaim(&claims);
-            context_slot.count_finish(count);
-        })?;
-        let [network, barrier] = claims.map(|claim| {
-            claim.map(|(slot, _, word)| Ticket {
-                slot,
-                generation: word.generation(),
-            })
-        });
-        Ok(Appended {
-            network,
-            barrier,
-            sequence,
-            bell,
-        })
+        Ok(())
+    }
+
+    /// What an append is told that failed with `error`: of a queue that is shut, that.
+    #[cold]
+    fn refused(&self, error: EnqueueError) -> EnqueueError {
+        self.inbox.shut_by().map_or(error, EnqueueError::from)
     }
 
     /// Pushes one or two slots as one chain, the first of them at the bottom.
     fn push(&self, claims: &Claims<'_>) -> Result<Bell, Shut> {
-        let mut chain = claims.iter().flatten();
-        let Some((bottom, bottom_slot, _)) = chain.next() else {
-            return Ok(Bell::Quiet);
-        };
-        let top = match chain.next() {
-            Some((top, top_slot, _)) => {
-                top_slot.set_next(bottom.wrapping_add(1));
-                top
+        let bottom = &claims.first;
+        let top = match &claims.second {
+            Some(top) => {
+                top.slot.set_next(bottom.number.wrapping_add(1));
+                top.number
             }
-            None => bottom,
+            None => bottom.number,
         };
-        self.inbox.push(*top, |link| bottom_slot.set_next(link))
+        self.inbox.push(top, |link| bottom.slot.set_next(link))
     }
 }
 
-type Claims<'a> = [Option<(u32, &'a Slot, Word)>; 2];
-
-fn unclaim(claims: &Claims<'_>) {
-    for (_, slot, word) in claims.iter().flatten() {
-        slot.unclaim(*word);
-    }
-}
-
-/// Arms the words of every claimed task, or of none.
-fn arm_claimed<W: DeviceWords + ?Sized>(
-    claims: &Claims<'_>,
-    context_slot: &ContextSlot,
-    context: ContextId,
-    spec: &Spec,
-    words: &W,
-) -> Result<(), FiredBeforeArm> {
-    if spec.arming != Arming::OnEnqueue {
-        return Ok(());
-    }
-    for (armed, (_, _, word)) in claims.iter().flatten().enumerate() {
-        if let Err(error) = context_slot.gate(context, word.kind(), spec).arm(words) {
-            for (_, _, word) in claims.iter().flatten().take(armed) {
-                context_slot.gate(context, word.kind(), spec).disarm();
-            }
-            return Err(error);
-        }
-    }
-    Ok(())
-}
-
-fn disarm_claimed(
-    claims: &Claims<'_>,
-    context_slot: &ContextSlot,
-    context: ContextId,
-    spec: &Spec,
-) {
-    if spec.arming == Arming::OnEnqueue {
-        for (_, _, word) in claims.iter().flatten() {
-            context_slot.gate(context, word.kind(), spec).disarm();
-        }
+fn disarm<'a, 'b: 'a>(claims: impl Iterator<Item = &'a Claim<'b>>, of: Of<'_>, spec: &Spec) {
+    for claim in claims {
+        of.slot.gate(of.id, claim.word.kind(), spec).disarm();
     }
 }
 

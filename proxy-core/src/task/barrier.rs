@@ -52,7 +52,12 @@ impl BarrierTask {
     }
 
     /// One step. In DONE it does nothing, as for the network task.
-    pub(crate) fn step<P: Ports>(&mut self, task: &Task, gate: &Gate<'_>, ports: &mut P) -> Step {
+    pub(crate) fn step<'a, P: Ports>(
+        &mut self,
+        task: &Task,
+        gate: &impl Fn() -> Gate<'a>,
+        ports: &mut P,
+    ) -> Step {
         if self.state == RunState::Done {
             return Step::waiting(RunState::Done);
         }
@@ -68,15 +73,15 @@ impl BarrierTask {
     }
 
     /// Edge 9.
-    pub(crate) fn abort<P: Ports>(
+    pub(crate) fn abort<'a, P: Ports>(
         &mut self,
         task: &Task,
-        gate: &Gate<'_>,
+        gate: &impl Fn() -> Gate<'a>,
         status: Status,
         ports: &mut P,
     ) -> Step {
         if self.phase == Phase::Gate {
-            gate.disarm();
+            gate().disarm();
         }
         // The state follows the call: a worker that dies in it reports the task as what others know of it.
         let step = self.fail(task, status, ports);
@@ -84,13 +89,18 @@ impl BarrierTask {
         step
     }
 
-    fn advance<P: Ports>(&mut self, task: &Task, gate: &Gate<'_>, ports: &mut P) -> Step {
+    fn advance<'a, P: Ports>(
+        &mut self,
+        task: &Task,
+        gate: &impl Fn() -> Gate<'a>,
+        ports: &mut P,
+    ) -> Step {
         let (context, exec) = (task.key.context, task.key.exec);
         if self.phase == Phase::Gate {
-            let Some(seen) = gate.poll(ports) else {
+            let Some(seen) = gate().poll(ports) else {
                 return Step::waiting(RunState::WaitingDeviceTrigger);
             };
-            gate.consume(ports, seen);
+            gate().consume(ports, seen);
             self.phase = Phase::Arrive;
         }
         if self.phase == Phase::Arrive {

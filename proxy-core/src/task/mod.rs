@@ -4,7 +4,7 @@ pub(crate) mod barrier;
 pub(crate) mod network;
 
 use crate::board::{TaskKey, Word};
-use crate::context::Spec;
+use crate::context::{ContextSlot, Spec};
 use crate::id::Stream;
 use crate::port::{Change, Ports};
 use crate::status::{RunState, Status, TaskKind};
@@ -12,6 +12,7 @@ use crate::trigger::Gate;
 
 use barrier::BarrierTask;
 use network::NetworkTask;
+pub(crate) use network::Run;
 
 /// What a step needs besides the machine's own state.
 #[derive(Debug, Clone, Copy)]
@@ -24,6 +25,11 @@ pub(crate) struct Task {
 }
 
 impl Task {
+    /// Its gate, which its context keeps.
+    fn gate<'a>(&self, context: &'a ContextSlot) -> Gate<'a> {
+        context.gate(self.key.context, self.live.kind(), &self.spec)
+    }
+
     pub(crate) fn streams(&self) -> impl Iterator<Item = Stream> + use<> {
         (0..self.spec.streams).map(Stream)
     }
@@ -95,24 +101,44 @@ impl Active {
         }
     }
 
-    /// One step, exactly one per tick.
-    pub(crate) fn step<P: Ports>(&mut self, gate: &Gate<'_>, ports: &mut P) -> Step {
+    /// The first part of a step: whether the task has been progressed and is IDLE as before, which is most of what ticks find.
+    #[inline]
+    pub(crate) fn run<P: Ports>(&mut self, ports: &mut P) -> Run {
         match &mut self.machine {
-            Machine::Network(machine) => machine.step(&self.task, gate, ports),
-            Machine::Barrier(machine) => machine.step(&self.task, gate, ports),
+            Machine::Network(machine) => machine.run(&self.task, ports),
+            Machine::Barrier(_) => Run::NotUnderWay,
+        }
+    }
+
+    /// The second part of a step, unless the first said [`Run::Still`].
+    pub(crate) fn finish<P: Ports>(
+        &mut self,
+        run: Run,
+        context: &ContextSlot,
+        pass: u32,
+        ports: &mut P,
+    ) -> Step {
+        let Self { task, machine } = self;
+        // Made only where it is looked at, which is in few steps of a task.
+        let gate = || task.gate(context).in_pass(pass);
+        match machine {
+            Machine::Network(machine) => machine.finish(run, task, &gate, ports),
+            Machine::Barrier(machine) => machine.step(task, &gate, ports),
         }
     }
 
     /// Ends the task early: the library is told to stop, peers of a barrier are told.
     pub(crate) fn abort<P: Ports>(
         &mut self,
-        gate: &Gate<'_>,
+        context: &ContextSlot,
         status: Status,
         ports: &mut P,
     ) -> Step {
-        match &mut self.machine {
-            Machine::Network(machine) => machine.abort(&self.task, gate, status, ports),
-            Machine::Barrier(machine) => machine.abort(&self.task, gate, status, ports),
+        let Self { task, machine } = self;
+        let gate = || task.gate(context);
+        match machine {
+            Machine::Network(machine) => machine.abort(task, &gate, status, ports),
+            Machine::Barrier(machine) => machine.abort(task, &gate, status, ports),
         }
     }
 

@@ -22,7 +22,7 @@
 //!   any but DONE ----------- 11 abort ---------------------->+
 //! ```
 //!
-//! All edges are in [`NetworkTask::step`], but 11, which is [`NetworkTask::abort`]. Edges 2, 9, 10 and 11 stop every started stream
+//! All edges are in [`NetworkTask::run`] and [`NetworkTask::finish`], the two parts of a step, but 11, which is [`NetworkTask::abort`]. Edges 2, 9, 10 and 11 stop every started stream
 //! once, so no call follows DONE. The first error of a task is the one it ends with.
 //!
 //! A stream that has drained the selected block is not progressed again before the next block: the library would
@@ -44,9 +44,39 @@ impl Streams {
         Self(self.0 | 1 << (stream.0 & 7))
     }
 
-    const fn has(self, stream: Stream) -> bool {
-        self.0 >> (stream.0 & 7) & 1 == 1
+    const fn without(self, stream: Stream) -> Self {
+        Self(self.0 & !(1 << (stream.0 & 7)))
     }
+
+    /// The first `count` streams.
+    const fn first(count: u8) -> Self {
+        Self((1_u8 << (count & 7)).wrapping_sub(1))
+    }
+
+    const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Takes the first stream out. A set bit at a time, as the set is gone through in every tick.
+    fn take_first(&mut self) -> Option<Stream> {
+        let rest = self.0.checked_sub(1)?;
+        let first = u8::try_from(self.0.trailing_zeros()).unwrap_or(0);
+        self.0 &= rest;
+        Some(Stream(first))
+    }
+}
+
+/// What the first part of a step has found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Run {
+    /// IDLE as before: the step is over, and there is nothing to tell anybody.
+    Still,
+    /// All calls were made; whether every stream was idle.
+    Called { idle: bool },
+    /// A call failed; none was made after it.
+    Failed(Status),
+    /// The task has not begun, waits for its device, or is done.
+    NotUnderWay,
 }
 
 /// State of one network task, the worker's own.
@@ -56,8 +86,8 @@ pub(crate) struct NetworkTask {
     block: BlockIndex,
     /// Streams with a start that no stop has followed.
     started: Streams,
-    /// Streams that have drained the selected block.
-    drained: Streams,
+    /// Streams that have not drained the selected block.
+    left: Streams,
     /// The block was selected by a switch and not progressed yet.
     switched: bool,
     /// The gate has been passed (or there is none left to pass).
@@ -70,7 +100,7 @@ impl NetworkTask {
             state: RunState::Init,
             block: Spec::first_block(),
             started: Streams(0),
-            drained: Streams(0),
+            left: Streams(0),
             switched: false,
             passed: false,
         }
@@ -80,30 +110,68 @@ impl NetworkTask {
         self.state
     }
 
-    /// One step. In DONE it does nothing: the driver drops a done task, so this is never reached from a tick.
-    pub(crate) fn step<P: Ports>(&mut self, task: &Task, gate: &Gate<'_>, ports: &mut P) -> Step {
-        let step = match self.state {
-            RunState::Init => self.init(task, gate, ports),
-            RunState::WaitingDeviceTrigger => match gate.poll(ports) {
+    /// The first part of a step: the progress calls of a task that is under way. In most ticks of its life it is the only one, so
+    /// it touches no more than it must.
+    #[inline]
+    pub(crate) fn run<P: Ports>(&mut self, task: &Task, ports: &mut P) -> Run {
+        if !matches!(self.state, RunState::Progressing | RunState::Idle) {
+            return Run::NotUnderWay;
+        }
+        let mut idle = true;
+        let mut streams = self.left;
+        while let Some(stream) = streams.take_first() {
+            let mut flags = Flags::SEED;
+            let status = ports.progress(task.key.context, stream, self.block, &mut flags);
+            if !status.is_success() {
+                return Run::Failed(status);
+            }
+            if flags.done {
+                self.left = self.left.without(stream);
+            }
+            idle &= flags.idle & !flags.done;
+        }
+        let still = idle & !self.switched & !self.left.is_empty();
+        if still && self.state == RunState::Idle {
+            Run::Still
+        } else {
+            Run::Called { idle }
+        }
+    }
+
+    /// The second part of a step, after what the first has found. In DONE it does nothing: the driver drops a done task, so this is
+    /// never reached from a tick.
+    #[inline(never)]
+    pub(crate) fn finish<'a, P: Ports>(
+        &mut self,
+        run: Run,
+        task: &Task,
+        gate: &impl Fn() -> Gate<'a>,
+        ports: &mut P,
+    ) -> Step {
+        let step = match (run, self.state) {
+            (Run::Still, _) => Step::waiting(RunState::Idle),
+            (Run::Called { idle }, _) => self.called(idle, task, gate, ports),
+            (Run::Failed(status), _) => self.end(task, gate, status, ports),
+            (Run::NotUnderWay, RunState::Init) => self.init(task, gate, ports),
+            (Run::NotUnderWay, RunState::WaitingDeviceTrigger) => match gate().poll(ports) {
                 Some(seen) => {
-                    gate.consume(ports, seen);
+                    gate().consume(ports, seen);
                     self.passed = true;
                     Step::moved(RunState::Progressing)
                 }
                 None => Step::waiting(RunState::WaitingDeviceTrigger),
             },
-            RunState::Progressing | RunState::Idle => self.progress(task, gate, ports),
-            RunState::Done => Step::waiting(RunState::Done),
+            (Run::NotUnderWay, state) => Step::waiting(state),
         };
         self.state = step.to;
         step
     }
 
     /// Edge 11.
-    pub(crate) fn abort<P: Ports>(
+    pub(crate) fn abort<'a, P: Ports>(
         &mut self,
         task: &Task,
-        gate: &Gate<'_>,
+        gate: &impl Fn() -> Gate<'a>,
         status: Status,
         ports: &mut P,
     ) -> Step {
@@ -113,7 +181,12 @@ impl NetworkTask {
     }
 
     /// Edges 1, 2, 3 and 6.
-    fn init<P: Ports>(&mut self, task: &Task, gate: &Gate<'_>, ports: &mut P) -> Step {
+    fn init<'a, P: Ports>(
+        &mut self,
+        task: &Task,
+        gate: &impl Fn() -> Gate<'a>,
+        ports: &mut P,
+    ) -> Step {
         if task.spec.skip {
             return Step::done(Status::SUCCESS);
         }
@@ -126,6 +199,7 @@ impl NetworkTask {
                 self.started = self.started.with(stream);
             }
         }
+        self.left = Streams::first(task.spec.streams);
         Step::moved(if task.spec.device_wait {
             RunState::WaitingDeviceTrigger
         } else {
@@ -133,35 +207,21 @@ impl NetworkTask {
         })
     }
 
-    /// Edges 7, 8, 9 and 10.
-    fn progress<P: Ports>(&mut self, task: &Task, gate: &Gate<'_>, ports: &mut P) -> Step {
-        let mut idle = true;
-        let mut all_drained = true;
-        for stream in task.streams() {
-            if self.drained.has(stream) {
-                continue;
-            }
-            let mut flags = Flags::SEED;
-            let status = ports.progress(task.key.context, stream, self.block, &mut flags);
-            if !status.is_success() {
-                return self.end(task, gate, status, ports);
-            }
-            if flags.done {
-                self.drained = self.drained.with(stream);
-            }
-            idle &= flags.idle && !flags.done;
-            all_drained &= flags.done;
-        }
-        if self.switched && task.spec.stop_at == StopAt::Switch {
-            // The letter: every switch stops every stream, also one that an earlier switch has stopped.
-            self.started = task.streams().fold(Streams(0), Streams::with);
-            let status = self.stop(task, ports);
+    /// Edges 7, 8 and 9; every progress call of this tick has succeeded.
+    fn called<'a, P: Ports>(
+        &mut self,
+        idle: bool,
+        task: &Task,
+        gate: &impl Fn() -> Gate<'a>,
+        ports: &mut P,
+    ) -> Step {
+        if self.switched {
+            let status = self.stop_at_switch(task, ports);
             if !status.is_success() {
                 return Step::done(status);
             }
         }
-        self.switched = false;
-        if all_drained {
+        if self.left.is_empty() {
             return self.next_block(task, gate, ports);
         }
         if idle {
@@ -171,11 +231,16 @@ impl NetworkTask {
         }
     }
 
-    fn next_block<P: Ports>(&mut self, task: &Task, gate: &Gate<'_>, ports: &mut P) -> Step {
+    fn next_block<'a, P: Ports>(
+        &mut self,
+        task: &Task,
+        gate: &impl Fn() -> Gate<'a>,
+        ports: &mut P,
+    ) -> Step {
         match ports.next(task.key.context, self.block, task.spec.blocks) {
             NextBlock::Block(block) if block.0 < task.spec.blocks => {
                 self.block = block;
-                self.drained = Streams(0);
+                self.left = Streams::first(task.spec.streams);
                 self.switched = true;
                 Step::moved(RunState::Progressing)
             }
@@ -184,16 +249,27 @@ impl NetworkTask {
         }
     }
 
+    /// The first tick of a block after a switch is over.
+    fn stop_at_switch<P: Ports>(&mut self, task: &Task, ports: &mut P) -> Status {
+        self.switched = false;
+        if task.spec.stop_at != StopAt::Switch {
+            return Status::SUCCESS;
+        }
+        // The letter: every switch stops every stream, also one that an earlier switch has stopped.
+        self.started = Streams::first(task.spec.streams);
+        self.stop(task, ports)
+    }
+
     /// Stops what is started and ends with `status`, or with a stop's error if `status` is none.
-    fn end<P: Ports>(
+    fn end<'a, P: Ports>(
         &mut self,
         task: &Task,
-        gate: &Gate<'_>,
+        gate: &impl Fn() -> Gate<'a>,
         status: Status,
         ports: &mut P,
     ) -> Step {
         if !self.passed {
-            gate.disarm();
+            gate().disarm();
             self.passed = true;
         }
         let stopped = self.stop(task, ports);
@@ -202,12 +278,11 @@ impl NetworkTask {
 
     /// Stops every started stream once; the first error counts.
     fn stop<P: Ports>(&mut self, task: &Task, ports: &mut P) -> Status {
-        let started = core::mem::take(&mut self.started);
-        task.streams()
-            .filter(|stream| started.has(*stream))
-            .fold(Status::SUCCESS, |first, stream| {
-                first.or(ports.stop(task.key.context, stream))
-            })
+        let mut status = Status::SUCCESS;
+        while let Some(stream) = self.started.take_first() {
+            status = status.or(ports.stop(task.key.context, stream));
+        }
+        status
     }
 }
 

@@ -66,6 +66,18 @@ struct Task {
     verdict: bool,
 }
 
+/// Steps between two looks at the inbox within a tick, as the driver has them.
+const LOOK_EVERY: u32 = 4;
+/// Tasks that one tick starts early, as the driver has them.
+const EARLY: usize = 16;
+
+/// What was taken from the inbox within a tick.
+#[derive(Debug, Default)]
+struct Early {
+    started: Vec<Active>,
+    rest: Vec<TaskId>,
+}
+
 /// The whole prediction.
 #[derive(Debug)]
 pub struct Oracle {
@@ -357,16 +369,26 @@ impl Oracle {
     fn drain(&mut self) -> u32 {
         self.armed_bell = false;
         let drained = std::mem::take(&mut self.inbox);
-        for id in &drained {
-            let task = &self.tasks[*id];
-            let spec = self.contexts[&key(task.context)];
-            let active = Active::new(*id, task.context, task.kind, task.exec, spec);
-            self.active.entry(task.rank).or_default().push(active);
-        }
+        self.admit(&drained);
         u32::try_from(drained.len()).unwrap()
     }
 
-    /// One tick: drain, step each active task once, forget those that are done.
+    /// Puts drained tasks on their lists.
+    fn admit(&mut self, drained: &[TaskId]) {
+        for id in drained {
+            let active = self.make_active(*id);
+            let rank = self.tasks[*id].rank;
+            self.active.entry(rank).or_default().push(active);
+        }
+    }
+
+    fn make_active(&self, id: TaskId) -> Active {
+        let task = &self.tasks[id];
+        let spec = self.contexts[&key(task.context)];
+        Active::new(id, task.context, task.kind, task.exec, spec)
+    }
+
+    /// One tick: drain, step each active task once, forget those that are done. The inbox is looked at between steps, too.
     pub fn tick<O: Outside>(&mut self, outside: &mut O) -> Tick {
         let drained = self.drain();
         let aborted = self.obey(outside);
@@ -380,15 +402,20 @@ impl Oracle {
         };
         self.words.begin_tick();
         let mut active = std::mem::take(&mut self.active);
+        let mut early = Early::default();
         for task in active.values_mut().flatten() {
-            let outcome = task.step(self, outside);
-            tick.stepped += 1;
-            tick.moved += u32::from(outcome.moved);
-            tick.done += u32::from(outcome.to == RunState::Done);
-            self.settle(task.id, outcome, outside);
+            self.step(task, &mut tick, outside);
+            if tick.stepped.is_multiple_of(LOOK_EVERY) {
+                self.start_early(&mut early, &mut tick, outside);
+            }
         }
         self.keep(active);
-        tick.next = if tick.moved > 0 || drained > 0 || aborted > 0 {
+        for task in early.started {
+            let rank = self.tasks[task.id].rank;
+            self.active.entry(rank).or_default().push(task);
+        }
+        self.admit(&early.rest);
+        tick.next = if tick.moved > 0 || tick.drained > 0 || aborted > 0 {
             Next::Again
         } else if tick.stepped > 0 {
             Next::Relax
@@ -396,6 +423,36 @@ impl Oracle {
             Next::Sleep
         };
         tick
+    }
+
+    fn step<O: Outside>(&mut self, task: &mut Active, tick: &mut Tick, outside: &mut O) {
+        let outcome = task.step(self, outside);
+        tick.stepped += 1;
+        tick.moved += u32::from(outcome.moved);
+        tick.done += u32::from(outcome.to == RunState::Done);
+        self.settle(task.id, outcome, outside);
+    }
+
+    /// Takes what has come within the tick, unless a rest of that is waiting already, and gives its first network tasks their first
+    /// step.
+    fn start_early<O: Outside>(&mut self, early: &mut Early, tick: &mut Tick, outside: &mut O) {
+        if self.inbox.is_empty() || !early.rest.is_empty() || early.started.len() == EARLY {
+            return;
+        }
+        self.armed_bell = false;
+        early.rest = std::mem::take(&mut self.inbox);
+        tick.drained += u32::try_from(early.rest.len()).unwrap();
+        while let Some(id) = early.rest.first().copied() {
+            if early.started.len() == EARLY || self.tasks[id].kind != TaskKind::Network {
+                break;
+            }
+            early.rest.remove(0);
+            let mut task = self.make_active(id);
+            self.step(&mut task, tick, outside);
+            if self.tasks[id].state != RunState::Done {
+                early.started.push(task);
+            }
+        }
     }
 
     /// Ends everything.

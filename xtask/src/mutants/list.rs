@@ -56,26 +56,26 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "skipped task: one slot is never stepped",
         "driver.rs",
-        "Some(context) => keep(context, active),",
-        "Some(context) => active.task.slot == 1 || keep(context, active),",
+        "    match active.run(ports) {\n",
+        "    if active.task.slot == 1 {\n        return;\n    }\n    match active.run(ports) {\n",
     ),
     mutant(
         "stepped twice",
         "driver.rs",
-        "let step = active.step(&gate, ports);",
-        "active.step(&gate, ports);\n            let step = active.step(&gate, ports);",
+        "    match active.run(ports) {\n",
+        "    active.run(ports);\n    match active.run(ports) {\n",
     ),
     mutant(
         "early recycle: IDLE taken for terminal",
         "driver.rs",
-        "            !done\n",
-        "            !done && step.to != RunState::Idle\n",
+        "list.retain(|active| active.state() != RunState::Done);",
+        "list.retain(|active| !matches!(active.state(), RunState::Done | RunState::Idle));",
     ),
     mutant(
         "wrong rank: all on the first one's list",
         "driver.rs",
-        "let bucket = number.checked_div(narrow(TASKS)).unwrap_or(0);",
-        "let bucket = number.checked_div(narrow(TASKS)).map_or(0, |_| 0);",
+        "let bucket = (active.task.slot).checked_div(narrow(TASKS)).unwrap_or(0);",
+        "let bucket = (active.task.slot).checked_div(narrow(TASKS)).map_or(0, |_| 0);",
     ),
     mutant(
         "wrong rank: order of ranks",
@@ -92,8 +92,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "relax although something moved",
         "driver.rs",
-        "tick.next = if tick.moved > 0 || drained > 0 || aborted > 0 {",
-        "tick.next = if drained > 0 || aborted > 0 {",
+        "tick.next = if tick.moved > 0 || tick.drained > 0 || tick.aborted > 0 {",
+        "tick.next = if tick.drained > 0 || tick.aborted > 0 {",
     ),
     mutant(
         "finish not counted: the context stays busy",
@@ -121,9 +121,21 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     mutant(
         "not the oldest task of a kind",
-        "queue.rs",
-        "oldest.is_none_or(|(sequence, ..)| older(sequence))",
-        "oldest.is_none_or(|(sequence, ..)| !older(sequence))",
+        "queue/lookup.rs",
+        ".is_none_or(|(sequence, _)| is_older(key.sequence, *sequence))",
+        ".is_none_or(|(sequence, _)| !is_older(key.sequence, *sequence))",
+    ),
+    mutant(
+        "a look-up remembers a task that was consumed",
+        "queue/lookup.rs",
+        "let same = Hint::tag(word.generation()) == tag && key.context == of.id;",
+        "let same = Hint::tag(word.generation()) >= tag.min(0) && key.context == of.id;",
+    ),
+    mutant(
+        "a look-up remembers that there was none, for ever",
+        "hint.rs",
+        "self.none.load(Ordering::Relaxed) == appends.wrapping_add(1)",
+        "self.none.load(Ordering::Relaxed) != appends.min(0)",
     ),
     mutant(
         "missing stop",
@@ -140,8 +152,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "error of progress swallowed",
         "task/network.rs",
-        "return self.end(task, gate, status, ports);\n            }\n            if flags.done {",
-        "return self.end(task, gate, Status::SUCCESS, ports);\n            }\n            if flags.done {",
+        "(Run::Failed(status), _) => self.end(task, gate, status, ports),",
+        "(Run::Failed(_), _) => self.end(task, gate, Status::SUCCESS, ports),",
     ),
     mutant(
         "error of stop swallowed",
@@ -158,13 +170,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "drained stream progressed again",
         "task/network.rs",
-        "if self.drained.has(stream) {",
-        "if self.drained.has(Stream(7)) {",
+        "let mut streams = self.left;",
+        "let mut streams = Streams::first(task.spec.streams);",
     ),
     mutant(
         "arm kept by a task that ends before its gate",
         "task/network.rs",
-        "gate.disarm();",
+        "gate().disarm();",
         "",
     ),
     mutant(

@@ -120,7 +120,8 @@ impl Bench {
             ..Fake::quiet()
         };
         self.pass = self.pass.wrapping_add(1);
-        let gate = gate(&self.arms, TaskKind::Barrier, self.pass);
+        let (arms, pass) = (&self.arms, self.pass);
+        let gate = || gate(arms, TaskKind::Barrier, pass);
         let step = if event == Abort {
             (self.machine).abort(&self.task, &gate, Status::ABORTED, &mut ports)
         } else {

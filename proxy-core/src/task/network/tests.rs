@@ -127,11 +127,13 @@ impl Bench {
         };
         self.task.spec.skip = event == Skips;
         self.pass = self.pass.wrapping_add(1);
-        let gate = gate(&self.arms, TaskKind::Network, self.pass);
+        let (arms, pass) = (&self.arms, self.pass);
+        let gate = || gate(arms, TaskKind::Network, pass);
         let step = if event == Abort {
             (self.machine).abort(&self.task, &gate, Status::ABORTED, &mut ports)
         } else {
-            self.machine.step(&self.task, &gate, &mut ports)
+            let run = self.machine.run(&self.task, &mut ports);
+            (self.machine).finish(run, &self.task, &gate, &mut ports)
         };
         assert_eq!(
             self.machine.state(),
@@ -238,8 +240,10 @@ fn h04_the_first_error_is_kept_and_a_stops_own_is_not_lost() {
             stop: Status(5),
             ..Fake::quiet()
         };
-        let gate = gate(&bench.arms, TaskKind::Network, 99);
-        let step = bench.machine.step(&bench.task, &gate, &mut ports);
+        let arms = &bench.arms;
+        let gate = || gate(arms, TaskKind::Network, 99);
+        let run = bench.machine.run(&bench.task, &mut ports);
+        let step = (bench.machine).finish(run, &bench.task, &gate, &mut ports);
         assert_eq!(step, Step::done(expected));
         assert_eq!(
             ports.take_record(),
@@ -253,7 +257,7 @@ fn h04_the_first_error_is_kept_and_a_stops_own_is_not_lost() {
 #[test]
 fn a_drained_stream_is_not_progressed_before_the_next_block() {
     let mut bench = Bench::in_state(Progressing);
-    bench.machine.drained = bench.machine.drained.with(crate::id::Stream(0));
+    bench.machine.left = bench.machine.left.without(crate::id::Stream(0));
     assert_eq!(bench.run(Moves).1, "P10");
     assert_eq!(bench.run(Drains).1, "P10");
     assert_eq!(bench.run(Moves).1, "P01 P11", "the next block is for both");

@@ -3,6 +3,7 @@
 
 mod desk;
 mod driver;
+mod early;
 mod status;
 mod structure;
 mod trigger;

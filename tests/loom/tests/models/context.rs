@@ -150,10 +150,5 @@ fn twins() {
     use proxy_core::Edge;
     rt::must_fail_without(Edge::ContextPublish, "context publication", publication);
     rt::must_fail_without(Edge::ContextRead, "context publication", publication);
-    rt::must_fail_without(
-        Edge::ContextConfirm,
-        "context retire",
-        enqueue_against_retire,
-    );
     rt::must_fail_without(Edge::ContextFinish, "context last access", last_access);
 }

@@ -44,6 +44,53 @@ fn body() {
     rt::join(reader);
 }
 
+/// A look-up beside two appends of one producer keeps nothing that would put the second before the first.
+fn order() {
+    let queue = Arc::new(Shared::new());
+    let spec = Spec {
+        skip: true,
+        ..Spec::new(Rank(0))
+    };
+    let context = queue.register(&spec).unwrap();
+    let producer = {
+        let queue = Arc::clone(&queue);
+        rt::spawn(move || {
+            [1, 2].map(|exec| {
+                let appended = queue.enqueue(context, ExecId(exec), &NoWords).unwrap();
+                appended.network.unwrap()
+            })
+        })
+    };
+    let reader = {
+        let queue = Arc::clone(&queue);
+        rt::spawn(move || {
+            let found = queue.check(context, TaskKind::Network);
+            assert!(matches!(
+                found,
+                Err(PollError::Unknown) | Ok(Poll::Pending(RunState::Init))
+            ));
+        })
+    };
+    let last = rt::spawn(move || {
+        let [first, second] = rt::join(producer);
+        rt::join(reader);
+        let mut host = plain();
+        assert_eq!(Driver::<1, 2>::new().tick(&queue, &mut host).done, 2);
+        let found = queue.check(context, TaskKind::Network);
+        assert_eq!(found, Ok(Poll::Done(Status::SUCCESS)));
+        assert_eq!(queue.poll(first), Err(PollError::AlreadyConsumed));
+        assert_eq!(queue.poll(second), Ok(Poll::Done(Status::SUCCESS)));
+        let found = queue.check(context, TaskKind::Network);
+        assert_eq!(found, Err(PollError::Unknown));
+    });
+    rt::join(last);
+}
+
+#[test]
+fn h11_a_lookup_beside_appends_does_not_change_their_order() {
+    rt::model("look-up order", 100, order);
+}
+
 #[test]
 fn h11_a_lookup_never_mixes_two_tasks_of_one_slot() {
     rt::model("look-up", 1000, body);
