@@ -132,12 +132,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "let same = Hint::tag(word.generation()) >= tag.min(0) && key.context == of.id;",
     ),
     mutant(
-        "a look-up remembers that there was none, for ever",
-        "hint.rs",
-        "self.none.load(Ordering::Relaxed) == appends.wrapping_add(1)",
-        "self.none.load(Ordering::Relaxed) != appends.min(0)",
-    ),
-    mutant(
         "missing stop",
         "task/network.rs",
         "let stopped = self.stop(task, ports);",
