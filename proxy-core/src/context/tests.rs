@@ -3,6 +3,7 @@
 //! Requirements: H17.
 
 use super::*;
+use crate::trigger::{Arming, Polarity};
 
 #[test]
 fn specs_survive_packing() {

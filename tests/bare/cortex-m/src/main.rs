@@ -9,6 +9,7 @@
 use core::cell::RefCell;
 
 use cortex_m::peripheral::syst::SystClkSource;
+use cortex_m::peripheral::{SCB, SYST};
 use cortex_m_semihosting::debug::{EXIT_FAILURE, EXIT_SUCCESS, exit};
 use critical_section::Mutex;
 use defmt_semihosting as _;
@@ -18,7 +19,8 @@ use proxy_conformance::{Tally, run_all};
 /// Executions that cross between main program and interrupt.
 const EXECUTIONS: u32 = 400;
 
-/// Clock cycles between two interrupts: few, and no divisor of anything, so that they come at ever other places.
+/// Clock cycles from the end of an interrupt to the next one: few, and no divisor of anything, so that they come at ever other
+/// places. Not from one beginning to the next: turns that take longer than that would leave the main program no time at all.
 const PERIOD: u32 = 4_999;
 
 /// Turns of the worker in one interrupt.
@@ -28,6 +30,9 @@ static TRAFFIC: Traffic = Traffic::new();
 
 /// The worker is the interrupt's alone; the lock is there for the compiler, and the main program takes it only for the result.
 static WORKER: Mutex<RefCell<Worker>> = Mutex::new(RefCell::new(Worker::new()));
+
+/// The timer: the main program starts and stops it, the interrupt winds it up again.
+static TIMER: Mutex<RefCell<Option<SYST>>> = Mutex::new(RefCell::new(None));
 
 #[cortex_m_rt::entry]
 fn main() -> ! {
@@ -51,15 +56,16 @@ fn main() -> ! {
 
 /// Sends the interrupt its traffic and compares what both saw.
 fn traffic() -> bool {
-    let Some(mut peripherals) = cortex_m::Peripherals::take() else {
+    let Some(peripherals) = cortex_m::Peripherals::take() else {
         return false;
     };
-    let timer = &mut peripherals.SYST;
+    let mut timer = peripherals.SYST;
     timer.set_clock_source(SystClkSource::Core);
     timer.set_reload(PERIOD);
     timer.clear_current();
     timer.enable_interrupt();
     timer.enable_counter();
+    critical_section::with(|token| TIMER.replace(token, Some(timer)));
     let Some(produced) = TRAFFIC.produce(EXECUTIONS, || cortex_m::asm::delay(PERIOD / 2)) else {
         defmt::println!("FAILED traffic: the core refused what it must not refuse");
         return false;
@@ -69,7 +75,7 @@ fn traffic() -> bool {
             break worked;
         }
     };
-    timer.disable_counter();
+    with_timer(SYST::disable_counter);
     let Worked { ended, gates, .. } = worked;
     defmt::println!(
         "traffic: {=u32} executions, consumed sum {=u64}, worker's sum {=u64}, {=u64} gates, {=u64} wake-ups",
@@ -88,6 +94,10 @@ fn with_worker<R>(work: impl FnOnce(&mut Worker) -> R) -> R {
     critical_section::with(|token| work(&mut WORKER.borrow_ref_mut(token)))
 }
 
+fn with_timer(act: impl FnOnce(&mut SYST)) {
+    critical_section::with(|token| TIMER.borrow_ref_mut(token).as_mut().map(act));
+}
+
 #[cortex_m_rt::exception]
 fn SysTick() {
     with_worker(|worker| {
@@ -95,6 +105,9 @@ fn SysTick() {
             worker.turn(&TRAFFIC);
         }
     });
+    with_timer(SYST::clear_current);
+    // It may have run out meanwhile.
+    SCB::clear_pendst();
 }
 
 /// Ends the emulator with a code.

@@ -172,7 +172,7 @@ fn rounds() {
 
 #[test]
 fn a_verdict_is_read_with_what_was_done_before_it() {
-    rt::model("leaders' verdicts", 800, rounds);
+    rt::model("leaders' verdicts", 400, rounds);
 }
 
 /// A worker leaves its seat while another asks for it, and goes on where the first stopped.
