@@ -239,6 +239,13 @@ impl Slot {
         Word(self.word.load(edge(Edge::StatusRead, Ordering::Acquire)))
     }
 
+    /// Whether the worker has reported the end of the task that was published as `live`.
+    pub(crate) fn is_over(&self, live: Word) -> bool {
+        let now = self.word();
+        let ended = matches!(now.phase(), Phase::Free | Phase::Live(RunState::Done));
+        now.generation() != live.generation() || ended || self.is_left(now)
+    }
+
     /// The fields, if the slot is live and still is what `seen` said after they were read.
     pub(crate) fn key(&self, seen: Word) -> Option<TaskKey> {
         let key = self.key_unchecked();

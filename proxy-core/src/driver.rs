@@ -182,14 +182,15 @@ impl<const RANKS: usize, const TASKS: usize> Driver<RANKS, TASKS> {
         ended
     }
 
-    /// Ends every active and queued task with `status`: the library is told to stop, barrier peers are told. Returns how many.
+    /// Ends every active and queued task with `status`: the library is told to stop, barrier peers are told. Returns how many. Also
+    /// after a tick that a port unwound out of.
     pub fn abort_all<P: Ports, const CONTEXTS: usize>(
         &mut self,
         queue: &Queue<RANKS, TASKS, CONTEXTS>,
         status: Status,
         ports: &mut P,
     ) -> u32 {
-        self.drain(queue, ports);
+        self.gather(queue, ports);
         let mut ended = 0_u32;
         for active in self.all_active() {
             end(queue, active, status, ports);
@@ -206,10 +207,7 @@ impl<const RANKS: usize, const TASKS: usize> Driver<RANKS, TASKS> {
         status: Status,
         observer: &mut O,
     ) -> u32 {
-        // A tick that was not finished has left done tasks on the lists, whose slots, and so places, may be others' by now.
-        self.recycle();
-        self.admit_early(queue, observer);
-        self.drain(queue, observer);
+        self.gather(queue, observer);
         let mut ended = 0_u32;
         for active in self.all_active() {
             if let Some(context) = queue.context_slot(active.task.key.context) {
@@ -223,6 +221,22 @@ impl<const RANKS: usize, const TASKS: usize> Driver<RANKS, TASKS> {
         ended
     }
 
+    /// Puts all tasks that have no end on the lists, and no others, also after a tick that was not finished.
+    fn gather<O: Observer, const CONTEXTS: usize>(
+        &mut self,
+        queue: &Queue<RANKS, TASKS, CONTEXTS>,
+        observer: &mut O,
+    ) {
+        // Such a tick has left ended tasks here, whose slots, and so places, may be others' by now; and perhaps one that is DONE and
+        // whose end was not reported.
+        self.keep(|active| {
+            let slot = queue.slot(active.task.slot);
+            slot.is_some_and(|slot| !slot.is_over(active.task.live))
+        });
+        self.admit_early(queue, observer);
+        self.drain(queue, observer);
+    }
+
     /// Every active task in order.
     fn all_active(&mut self) -> impl Iterator<Item = &mut Active> {
         let mut lists: [Option<&mut Vec<Active, TASKS>>; RANKS] = self.lists.each_mut().map(Some);
@@ -234,6 +248,10 @@ impl<const RANKS: usize, const TASKS: usize> Driver<RANKS, TASKS> {
     /// Takes the tasks that are done off their lists.
     #[inline(never)]
     fn recycle(&mut self) {
+        self.keep(|active| active.state() != RunState::Done);
+    }
+
+    fn keep(&mut self, mut wanted: impl FnMut(&Active) -> bool) {
         let Self {
             lists, occupied, ..
         } = self;
@@ -241,7 +259,7 @@ impl<const RANKS: usize, const TASKS: usize> Driver<RANKS, TASKS> {
             let Some(list) = lists.get_mut(index(entry.bucket)) else {
                 return false;
             };
-            list.retain(|active| active.state() != RunState::Done);
+            list.retain(&mut wanted);
             !list.is_empty()
         });
     }

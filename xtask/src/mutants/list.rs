@@ -68,8 +68,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "early recycle: IDLE taken for terminal",
         "driver.rs",
-        "list.retain(|active| active.state() != RunState::Done);",
-        "list.retain(|active| !matches!(active.state(), RunState::Done | RunState::Idle));",
+        "self.keep(|active| active.state() != RunState::Done);",
+        "self.keep(|active| !matches!(active.state(), RunState::Done | RunState::Idle));",
     ),
     mutant(
         "wrong rank: all on the first one's list",
@@ -104,8 +104,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "queued tasks forgotten when the worker dies",
         "driver.rs",
-        "        self.drain(queue, observer);\n        let mut ended = 0_u32;",
-        "        let mut ended = 0_u32;",
+        "self.gather(queue, observer);",
+        "",
     ),
     mutant(
         "double consume",

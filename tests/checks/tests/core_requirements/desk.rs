@@ -41,6 +41,8 @@ pub(crate) struct Desk<F> {
     pub(crate) touched: RefCell<Vec<u8>>,
     pub(crate) calls: Vec<Call>,
     pub(crate) changes: Vec<Change>,
+    /// The observer unwinds when it is told of this state.
+    pub(crate) unwinds_at: Option<RunState>,
 }
 
 impl<F: FnMut(Call) -> Answer> Desk<F> {
@@ -52,6 +54,7 @@ impl<F: FnMut(Call) -> Answer> Desk<F> {
             touched: RefCell::default(),
             calls: Vec::new(),
             changes: Vec::new(),
+            unwinds_at: None,
         }
     }
 
@@ -168,5 +171,8 @@ impl<F> Blocks for Desk<F> {}
 impl<F> Observer for Desk<F> {
     fn changed(&mut self, change: &Change) {
         self.changes.push(*change);
+        if self.unwinds_at == Some(change.to) {
+            std::panic::resume_unwind(Box::new("observer"));
+        }
     }
 }
