@@ -531,6 +531,17 @@ typedef struct enc_glb_comm_config {
     uint32_t device;
     /** Ranks of the communicator that the unique id is for; 0 = those of the bus. */
     uint32_t rank_n;
+    /**
+     * On the lowest rank of one machine among several, its leader: the library's communicator of all ranks, by whose bootstrap messages the leaders
+     * exchange, so that barriers span the machines. NULL = there is one machine, or this rank leads none.
+     */
+    struct enc_proxy_comm *leader_comm;
+    /** The leaders' ranks in `leader_comm`, in order of machine, the same on all of them. */
+    const uint32_t *leaders;
+    /** Their number, at least 1 with `leader_comm`; else 0. */
+    uint32_t leader_n;
+    /** The place of this machine among them; machine 0 decides. */
+    uint32_t machine;
 } enc_glb_comm_config;
 
 /** How a global communicator was freed. */
@@ -545,6 +556,10 @@ typedef struct enc_glb_comm_freed {
     uint32_t dead_n;
     /** Shares of the group that are left. */
     uint32_t others;
+    /** 1 = the exchange between machines did not end in time: it may be inside the library for ever, so that `leader_comm` cannot be destroyed. */
+    uint32_t detached;
+    /** 0. */
+    uint32_t reserved;
 } enc_glb_comm_freed;
 
 /**
@@ -1685,22 +1700,23 @@ NRT_STATUS bp_barrier_hangup(struct bp_barrier *barrier);
  *
  * Errors: those of `bp_create` and `bp_connect`; `ENC_PROXY_MISMATCH` (signatures differ) or `ENC_PROXY_NO_UNIQUE_ID` (there is no
  * id, or not for ranks that differ), one of them on every rank; those of
- * `enc_proxy_group_acquire`; `ENC_PROXY_WRONG_THREAD`. The text names the step; what was done before it has been undone. Threads: any but a worker's. Waits for other
+ * `enc_proxy_group_acquire`; `ENC_PROXY_BUSY` (another one exchanges over `leader_comm`); `ENC_PROXY_WRONG_THREAD`. The text names the step; what was done before it has been undone. Threads: any but a worker's. Waits for other
  * ranks, up to the deadline in each step.
  *
  * The caller promises:
- * `config` is readable for the size that it says, its `bus` as for `bp_create`, its `signature`, if not null, for 16 bytes; `glb_comm` is
- * writable.
+ * `config` is readable for the size that it says, its `bus` as for `bp_create`, its `signature`, if not null, for 16 bytes, its `leaders` for
+ * `leader_n` ranks; `glb_comm` is writable. Until the free nobody else makes bootstrap calls on `leader_comm`.
  */
 NRT_STATUS enc_setup_global_comm(const struct enc_glb_comm_config *config,
                                  struct enc_glb_comm **glb_comm);
 
 /**
- * Frees a rank's global communicator: gives its share of the group up, as by `enc_proxy_group_release`, and then leaves the bus. Waits for no other
+ * Frees a rank's global communicator: gives its share of the group up, as by `enc_proxy_group_release`, ends the exchange between machines, and
+ * leaves the bus. Waits for no other
  * rank.
  *
  * - `way`: `ENC_PROXY_DRAIN` or `ENC_PROXY_ABORT`; only the group's last share's counts.
- * - `timeout_us`: how long the worker may take, in microseconds.
+ * - `timeout_us`: how long worker and exchange may take together, in microseconds.
  * - `freed`: receives who had died, and more; may be NULL.
  *
  * Errors: `ENC_PROXY_BUSY` (contexts have their barrier on its bus, destroy them first; or another thread's call is on it), those of

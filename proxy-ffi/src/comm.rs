@@ -3,12 +3,13 @@
 #![allow(non_camel_case_types, reason = "types of C")]
 
 use std::ffi::{c_char, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use proxy_os::nccom::abi::DeviceInfo;
 use proxy_os::nccom::calls::UniqueId;
-use proxy_os::nccom::{Comm, Library, ProxyComm};
+use proxy_os::nccom::{BootstrapLink, Comm, Library, ProxyComm};
 
 use crate::arg::{self, Out};
 use crate::call::{self, Done, Failure};
@@ -40,6 +41,22 @@ pub(crate) struct Object {
     own: bool,
     /// Taken by the destroy that frees the communicator.
     proxy: Mutex<Option<Arc<ProxyComm>>>,
+    /// Whether a global communicator has its bootstrap calls.
+    leads: Arc<AtomicBool>,
+}
+
+/// The bootstrap calls of a communicator, taken by one global communicator; the communicator cannot be destroyed meanwhile.
+#[derive(Debug)]
+pub(crate) struct Lead {
+    _proxy: Arc<ProxyComm>,
+    leads: Arc<AtomicBool>,
+}
+
+impl Drop for Lead {
+    fn drop(&mut self) {
+        // Release pairs with the acquire in `Object::lead`: who takes the calls next comes after what was done with them.
+        self.leads.store(false, Ordering::Release);
+    }
 }
 
 impl Object {
@@ -52,6 +69,28 @@ impl Object {
             )
         };
         proxy.clone().ok_or_else(gone)
+    }
+
+    /// Takes the bootstrap calls.
+    ///
+    /// # Safety
+    /// Nobody outside of this interface makes bootstrap calls on the communicator until the result is gone, which is when the link is.
+    pub(crate) unsafe fn lead(&self) -> Result<(BootstrapLink, Lead), Failure> {
+        let proxy = self.proxy()?;
+        // Acquire pairs with the release in `Lead::drop`.
+        if self.leads.swap(true, Ordering::Acquire) {
+            return Err(Failure::new(
+                status::ENC_PROXY_BUSY,
+                "another global communicator exchanges over leader_comm, accepted: one",
+            ));
+        }
+        let lead = Lead {
+            _proxy: proxy,
+            leads: Arc::clone(&self.leads),
+        };
+        // SAFETY: the communicator is alive as long as the result holds it; the calls are ours alone by the flag and the caller's promise.
+        let link = unsafe { BootstrapLink::new(Arc::clone(&self.library), self.comm) };
+        Ok((link, lead))
     }
 }
 
@@ -199,6 +238,7 @@ unsafe fn object(library: &Arc<Library>, comm: Comm, ranks: u32, own: bool) -> O
         comm,
         own,
         proxy: Mutex::new(Some(proxy)),
+        leads: Arc::default(),
     }
 }
 
@@ -316,7 +356,7 @@ fn unused(comm: &Object, patience: Duration) -> Done {
             return Err(Failure::new(
                 status::ENC_PROXY_BUSY,
                 format_args!(
-                    "contexts use the communicator after {:?}; destroy them first",
+                    "contexts, or a global communicator, use the communicator after {:?}; destroy them first",
                     since.elapsed()
                 ),
             ));

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use proxy_core::phone::barrier::{Elsewhere, Verdict};
 use proxy_core::{ContextError, EnqueueError, OrderError, PollError};
 use proxy_os::bananaphone::bootstrap::BootstrapError;
+use proxy_os::bananaphone::leaders::LeadersError;
 use proxy_os::bananaphone::{BusError, JoinError, WaitError, Why};
 use proxy_os::config::SettingsError;
 use proxy_os::diagnosis::ServeError;
@@ -199,7 +200,14 @@ const fn setup(error: &SetupError) -> NRT_STATUS {
         SetupError::Join(error) | SetupError::Connect(error) => join(error),
         SetupError::Exchange(error) => exchange(error),
         SetupError::Group(error) => acquire(error),
-        SetupError::Leaders(_) => status::NRT_RESOURCE,
+        SetupError::Leaders(error) => leaders(error),
+    }
+}
+
+const fn leaders(error: &LeadersError) -> NRT_STATUS {
+    match error {
+        LeadersError::System { .. } => status::NRT_RESOURCE,
+        _ => status::NRT_INVALID,
     }
 }
 

@@ -1,19 +1,21 @@
 //! `enc_glb_comm`: a rank's global communicator, host side: its place on the host bus and its share of a group, set up and freed together.
 //!
 //! ```text
-//!   enc_setup_global_comm   join the bus -> meet all ranks -> exchange signature and unique id -> share the worker
-//!   enc_free_global_comm    give the worker up, its tasks first -> leave the bus
+//!   enc_setup_global_comm   join the bus -> meet all ranks -> exchange signature and unique id -> share the worker -> on leaders: the exchange
+//!   enc_free_global_comm    give the worker up, its tasks first -> end the exchange between machines -> leave the bus
 //! ```
 //!
 //! A setup that fails undoes what it has done, in the opposite order. A free that fails has undone nothing.
 #![allow(unsafe_code, reason = "exported C functions that take addresses")]
 #![allow(non_camel_case_types, reason = "types of C")]
 
+use std::mem::ManuallyDrop;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use proxy_core::phone::barrier::RankSet;
 use proxy_os::bananaphone::bootstrap::{DIGEST, UNIQUE_ID};
+use proxy_os::bananaphone::leaders::{MACHINES, Stopped};
 use proxy_os::bananaphone::task::TaskBarrier;
 use proxy_os::global_comm::{Exchange, Freed, Setup};
 use proxy_os::nccom::Library;
@@ -23,7 +25,7 @@ use crate::arg::{self, Out};
 use crate::barrier;
 use crate::bus::{self, BP_MAX_RANKS, alone, bp_config};
 use crate::call::{self, Failure};
-use crate::comm::{ENC_PROXY_UNIQUE_ID_BYTES, HINT, number};
+use crate::comm::{COMMS, ENC_PROXY_UNIQUE_ID_BYTES, HINT, Lead, enc_proxy_comm, number};
 use crate::group::{self, enc_proxy_group, enc_proxy_release_t};
 use crate::handle::Kind;
 use crate::library::{LIBRARIES, enc_proxy_library};
@@ -51,15 +53,23 @@ const _: () = assert!(ENC_PROXY_UNIQUE_ID_BYTES == UNIQUE_ID);
 #[derive(Debug)]
 pub(crate) struct Object {
     /// Empty once it is freed, or when a panic went through a free.
-    comm: Mutex<Option<GlobalComm>>,
+    comm: Mutex<Option<Whole>>,
     contexts: User,
+}
+
+/// A global communicator and, on a leader, what its exchange needs.
+#[derive(Debug)]
+struct Whole {
+    comm: GlobalComm,
+    /// Given back when the exchange has ended, and else never: its thread may be inside the library.
+    lead: ManuallyDrop<Option<Lead>>,
 }
 
 /// Held by each context that uses a global communicator.
 pub(crate) type User = Arc<()>;
 
 impl Object {
-    fn alone(&self) -> Result<MutexGuard<'_, Option<GlobalComm>>, Failure> {
+    fn alone(&self) -> Result<MutexGuard<'_, Option<Whole>>, Failure> {
         alone(&self.comm)
     }
 
@@ -75,7 +85,7 @@ impl Object {
         timeout_us: u64,
     ) -> Result<(TaskBarrier, User), Failure> {
         let mut comm = self.alone()?;
-        let comm = comm.as_mut().ok_or_else(gone)?;
+        let comm = &mut comm.as_mut().ok_or_else(gone)?.comm;
         if !Arc::ptr_eq(comm.queue(), queue) {
             return Err(Failure::invalid(format_args!(
                 "the context's group is {}, accepted: that of its glb_comm, {}",
@@ -121,10 +131,19 @@ pub struct enc_glb_comm_config {
     pub device: u32,
     /// Ranks of the communicator that the unique id is for; 0 = those of the bus.
     pub rank_n: u32,
+    /// On the lowest rank of one machine among several, its leader: the library's communicator of all ranks, by whose bootstrap messages the leaders
+    /// exchange, so that barriers span the machines. NULL = there is one machine, or this rank leads none.
+    pub leader_comm: *mut enc_proxy_comm,
+    /// The leaders' ranks in `leader_comm`, in order of machine, the same on all of them.
+    pub leaders: *const u32,
+    /// Their number, at least 1 with `leader_comm`; else 0.
+    pub leader_n: u32,
+    /// The place of this machine among them; machine 0 decides.
+    pub machine: u32,
 }
 record!(enc_glb_comm_config {
     struct_size: usize, flags: u64, bus: *const bp_config, settings: *mut enc_proxy_settings, signature: *const u8,
-    library: *mut enc_proxy_library, device: u32, rank_n: u32,
+    library: *mut enc_proxy_library, device: u32, rank_n: u32, leader_comm: *mut enc_proxy_comm, leaders: *const u32, leader_n: u32, machine: u32,
 });
 
 /// Sets up a rank's global communicator: joins the host bus and waits for all its ranks, compares signatures and hands out the unique id, and
@@ -135,12 +154,12 @@ record!(enc_glb_comm_config {
 ///
 /// Errors: those of `bp_create` and `bp_connect`; `ENC_PROXY_MISMATCH` (signatures differ) or `ENC_PROXY_NO_UNIQUE_ID` (there is no
 /// id, or not for ranks that differ), one of them on every rank; those of
-/// `enc_proxy_group_acquire`; `ENC_PROXY_WRONG_THREAD`. The text names the step; what was done before it has been undone. Threads: any but a worker's. Waits for other
+/// `enc_proxy_group_acquire`; `ENC_PROXY_BUSY` (another one exchanges over `leader_comm`); `ENC_PROXY_WRONG_THREAD`. The text names the step; what was done before it has been undone. Threads: any but a worker's. Waits for other
 /// ranks, up to the deadline in each step.
 ///
 /// # Safety
-/// `config` is readable for the size that it says, its `bus` as for `bp_create`, its `signature`, if not null, for 16 bytes; `glb_comm` is
-/// writable.
+/// `config` is readable for the size that it says, its `bus` as for `bp_create`, its `signature`, if not null, for 16 bytes, its `leaders` for
+/// `leader_n` ranks; `glb_comm` is writable. Until the free nobody else makes bootstrap calls on `leader_comm`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn enc_setup_global_comm(
     config: *const enc_glb_comm_config,
@@ -154,14 +173,41 @@ pub unsafe extern "C" fn enc_setup_global_comm(
         let settings = settings::effective(config.settings)?;
         call::may_wait()?;
         // SAFETY: the caller's promise.
-        let made = unsafe { set_up(&config, &settings) }?;
+        let whole = unsafe { across(&config, &settings) }?;
         let object = Object {
-            comm: Mutex::new(Some(made)),
+            comm: Mutex::new(Some(whole)),
             contexts: User::default(),
         };
         out.set(call::handle(&GLOBAL_COMMS, object)?);
         Ok(())
     })
+}
+
+/// The whole of it, with the exchange between machines on a leader.
+///
+/// # Safety
+/// As for `enc_setup_global_comm`.
+unsafe fn across(config: &enc_glb_comm_config, settings: &Settings) -> Result<Whole, Failure> {
+    let (count, limit) = (config.leader_n as usize, MACHINES);
+    // SAFETY: the caller's promise.
+    let leaders = unsafe { arg::array(config.leaders, count, limit, "leaders") }?;
+    if config.leader_comm.is_null() {
+        if count > 0 {
+            let text = "leader_n is not 0, accepted: 0 without leader_comm";
+            return Err(Failure::invalid(text));
+        }
+        // SAFETY: the caller's promise.
+        let comm = unsafe { set_up(config, settings) }?;
+        let lead = ManuallyDrop::new(None);
+        return Ok(Whole { comm, lead });
+    }
+    // SAFETY: the caller's promise.
+    let (link, lead) = unsafe { call::other(&COMMS, config.leader_comm)?.lead() }?;
+    // SAFETY: the caller's promise.
+    let comm = unsafe { set_up(config, settings) }?;
+    let comm = comm.between_machines(link, leaders, config.machine as usize)?;
+    let lead = ManuallyDrop::new(Some(lead));
+    Ok(Whole { comm, lead })
 }
 
 /// # Safety
@@ -241,6 +287,10 @@ pub struct enc_glb_comm_freed {
     pub dead_n: u32,
     /// Shares of the group that are left.
     pub others: u32,
+    /// 1 = the exchange between machines did not end in time: it may be inside the library for ever, so that `leader_comm` cannot be destroyed.
+    pub detached: u32,
+    /// 0.
+    pub reserved: u32,
 }
 record!(enc_glb_comm_freed {
     struct_size: usize,
@@ -248,6 +298,8 @@ record!(enc_glb_comm_freed {
     dead: [u64; ENC_PROXY_RANK_WORDS],
     dead_n: u32,
     others: u32,
+    detached: u32,
+    reserved: u32,
 });
 
 impl From<Freed> for enc_glb_comm_freed {
@@ -262,15 +314,18 @@ impl From<Freed> for enc_glb_comm_freed {
             dead,
             dead_n: freed.dead.len(),
             others: group::left(freed.group),
+            detached: (freed.leaders == Some(Stopped::Detached)).into(),
+            reserved: 0,
         }
     }
 }
 
-/// Frees a rank's global communicator: gives its share of the group up, as by `enc_proxy_group_release`, and then leaves the bus. Waits for no other
+/// Frees a rank's global communicator: gives its share of the group up, as by `enc_proxy_group_release`, ends the exchange between machines, and
+/// leaves the bus. Waits for no other
 /// rank.
 ///
 /// - `way`: `ENC_PROXY_DRAIN` or `ENC_PROXY_ABORT`; only the group's last share's counts.
-/// - `timeout_us`: how long the worker may take, in microseconds.
+/// - `timeout_us`: how long worker and exchange may take together, in microseconds.
 /// - `freed`: receives who had died, and more; may be NULL.
 ///
 /// Errors: `ENC_PROXY_BUSY` (contexts have their barrier on its bus, destroy them first; or another thread's call is on it), those of
@@ -297,18 +352,22 @@ pub unsafe extern "C" fn enc_free_global_comm(
                 format_args!("{users} contexts use the global communicator; destroy them first"),
             ));
         }
-        let Some(comm) = place.take() else {
+        let Some(Whole { comm, lead }) = place.take() else {
             // A panic went through an earlier free: nothing is left to be undone, and nothing is known.
             return Ok(());
         };
         match comm.free(way, arg::long_timeout(timeout_us)) {
             Ok(freed) => {
+                if freed.leaders != Some(Stopped::Detached) {
+                    drop(ManuallyDrop::into_inner(lead));
+                }
                 out.into_iter().for_each(|out| out.fill(freed.into()));
                 Ok(())
             }
             Err(not_freed) => {
                 let error = not_freed.error;
-                *place = Some(not_freed.comm);
+                let comm = not_freed.comm;
+                *place = Some(Whole { comm, lead });
                 Err(error.into())
             }
         }
@@ -334,7 +393,7 @@ pub unsafe extern "C" fn enc_proxy_glb_comm_get_unique_id(
         // SAFETY: the caller's promise.
         let out = unsafe { Out::new(to, "unique_id") }?;
         let comm = object.alone()?;
-        let comm = comm.as_ref().ok_or_else(gone)?;
+        let comm = &comm.as_ref().ok_or_else(gone)?.comm;
         let none = || Failure::invalid("the setup had no signature, so no unique id was exchanged");
         out.set(*comm.unique_id().ok_or_else(none)?);
         Ok(())
@@ -359,7 +418,7 @@ pub unsafe extern "C" fn enc_proxy_glb_comm_get_group(
         // SAFETY: the caller's promise.
         let out = unsafe { Out::new(group, "group") }?;
         let comm = object.alone()?;
-        let comm = comm.as_ref().ok_or_else(gone)?;
+        let comm = &comm.as_ref().ok_or_else(gone)?.comm;
         // The group lives as the communicator has a share of it, so nothing is started and no settings count.
         let share = Group::acquire(comm.queue().gid(), &Settings::default(), Duration::ZERO)?;
         out.set(group::taken(share)?);

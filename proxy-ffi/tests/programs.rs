@@ -124,6 +124,18 @@ fn h38_h44_global_comms_are_set_up_used_and_freed_in_order() {
 }
 
 #[test]
+fn a_barrier_of_global_comms_spans_machines() {
+    let Some(library) = stand_in("PROXY_NCCOM_LIB") else {
+        return;
+    };
+    for flags in [C11, SANITIZED] {
+        let scratch = Scratch::new();
+        let program = scratch.program("cc", "tests/c/machines.c", flags);
+        assert_eq!(succeed(command(&program).arg(&library)), "ok\n");
+    }
+}
+
+#[test]
 fn h15_h46_reports_name_what_hangs_and_a_reset_context_goes_on() {
     let Some(library) = stand_in("PROXY_SCRIPTED_LIB") else {
         return;

@@ -178,7 +178,7 @@ AT(bp_config, cells, 44);
 AT(bp_config, any_user, 48);
 AT(bp_config, reserved, 52);
 
-SIZE(enc_glb_comm_config, 56);
+SIZE(enc_glb_comm_config, 80);
 AT(enc_glb_comm_config, struct_size, 0);
 AT(enc_glb_comm_config, flags, 8);
 AT(enc_glb_comm_config, bus, 16);
@@ -187,13 +187,19 @@ AT(enc_glb_comm_config, signature, 32);
 AT(enc_glb_comm_config, library, 40);
 AT(enc_glb_comm_config, device, 48);
 AT(enc_glb_comm_config, rank_n, 52);
+AT(enc_glb_comm_config, leader_comm, 56);
+AT(enc_glb_comm_config, leaders, 64);
+AT(enc_glb_comm_config, leader_n, 72);
+AT(enc_glb_comm_config, machine, 76);
 
-SIZE(enc_glb_comm_freed, 40);
+SIZE(enc_glb_comm_freed, 48);
 AT(enc_glb_comm_freed, struct_size, 0);
 AT(enc_glb_comm_freed, flags, 8);
 AT(enc_glb_comm_freed, dead, 16);
 AT(enc_glb_comm_freed, dead_n, 32);
 AT(enc_glb_comm_freed, others, 36);
+AT(enc_glb_comm_freed, detached, 40);
+AT(enc_glb_comm_freed, reserved, 44);
 
 SIZE(enc_proxy_report_config, 40);
 AT(enc_proxy_report_config, struct_size, 0);
