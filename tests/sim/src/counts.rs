@@ -56,6 +56,12 @@ counts! {
     retired,
     /// Statuses of retired contexts that were given up.
     given_up,
+    /// Tasks that were ordered to end early.
+    orders,
+    /// Of those, such that had their code before the worker came.
+    verdicts,
+    /// Words given a fresh start.
+    resets,
     /// Workers that died.
     deaths,
     /// Times a worker slept.

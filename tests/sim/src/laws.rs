@@ -113,6 +113,11 @@ impl Laws {
         }
     }
 
+    /// The words were given a fresh start: what the device had fired counts no more.
+    pub(crate) fn reset(&mut self, context: ContextId) {
+        self.known(context).fresh.clear();
+    }
+
     /// The worker replaced `seen` by `new` in a word. Only what the device has fired may be consumed.
     pub(crate) fn swapped(
         &mut self,

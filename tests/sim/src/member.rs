@@ -1,7 +1,8 @@
 //! Members: users of a rank. Each produces executions of a context of its own, has a device that fires for them, and consumes them.
 
 use proxy_core::{
-    Arming, ContextId, EnqueueError, ExecId, Polarity, Poll, PollError, Spec, TaskKind, Ticket,
+    Arming, Cause, ContextId, EnqueueError, ExecId, Polarity, Poll, PollError, Spec, TaskKind,
+    Ticket,
 };
 
 use crate::bus::MEMBERS;
@@ -183,8 +184,16 @@ impl World {
         }
     }
 
-    /// The device comes to rest: its words are as a consume leaves them.
+    /// The device comes to rest, and its words are as a consume leaves them: by the driver's own reset, or, while a task of the context is
+    /// unfinished, by the device's.
     fn reset_words(&mut self, at: usize, context: ContextId) {
+        let group = self.members[at].group;
+        let found = self.groups[group].pair.reset(context);
+        self.say(|| format!("member {at}: resets the words of {context}: {found:?}"));
+        if found.is_ok() {
+            self.counts.resets += 1;
+            return;
+        }
         for kind in [TaskKind::Network, TaskKind::Barrier] {
             for stream in 0..self.members[at].words(kind) {
                 self.fire(at, context, kind, stream, 0);
@@ -252,6 +261,21 @@ impl World {
         next.saturating_sub(self.now)
     }
 
+    /// A consumer that does not want to wait any longer, or whose deadline has passed; it may be so hasty that it gives the verdict itself.
+    fn end_early(&mut self, at: usize, ticket: Ticket) {
+        let group = self.members[at].group;
+        let cause = self.choices.pick(&[Cause::Aborted, Cause::TimedOut]);
+        let found = self.groups[group].pair.order(ticket, cause);
+        self.say(|| format!("member {at}: orders the end of {ticket}, {cause:?}: {found:?}"));
+        let Ok(bell) = found else { return };
+        self.counts.orders += 1;
+        self.owe(group, bell);
+        if self.choices.once_in(3) {
+            let given = self.groups[group].pair.conclude(ticket);
+            self.counts.verdicts += u64::from(given);
+        }
+    }
+
     /// A consumer's turn: polls a ticket, or asks for the oldest task of a kind.
     pub(crate) fn consume(&mut self, at: usize) -> u64 {
         let group = self.members[at].group;
@@ -268,6 +292,9 @@ impl World {
         let count = u32::try_from(self.members[at].tickets.len()).unwrap_or(1);
         let mut place = usize::try_from(self.choices.below(count)).unwrap_or(0);
         let mut task = self.members[at].tickets[place];
+        if self.choices.once_in(self.profile.orders) {
+            self.end_early(at, task.ticket);
+        }
         let by_check = self.choices.once_in(3) && self.members[at].context == Some(task.context);
         let found = if by_check {
             // The oldest of its context and kind; tickets are kept in order of their appends.

@@ -11,8 +11,8 @@ use std::rc::Rc;
 
 use proxy_core::port::{Change, DeviceWords, Observer};
 use proxy_core::{
-    Bell, ContextError, ContextId, Driver, EnqueueError, ExecId, Poll, PollError, Queue, Shut,
-    Spec, Status, Stream, TaskKind, Tick, Ticket,
+    Bell, Cause, ContextError, ContextId, Driver, EnqueueError, ExecId, OrderError, Poll,
+    PollError, Queue, Shut, Spec, Status, Stream, TaskKind, Tick, Ticket,
 };
 use proxy_kit::oracle::{Answer, Call, Changed, Oracle, Stepped, Table, TaskId};
 
@@ -54,6 +54,12 @@ pub enum Seen {
     Poll(Ticket, Result<Poll, PollError>),
     /// The oldest task of a context and kind is asked for.
     Check(ContextId, TaskKind, Result<Poll, PollError>),
+    /// A task is ordered to end early.
+    Order(Ticket, Cause, Result<Bell, OrderError>),
+    /// An ordered task is to have its code before the worker comes.
+    Conclude(Ticket, bool),
+    /// A context's words are given a fresh start.
+    Reset(ContextId, Result<(), ContextError>),
     /// Appends are refused from here on.
     Shut(Shut, Bell),
     /// The worker wants to sleep.
@@ -264,6 +270,31 @@ impl Pair {
     pub fn check(&mut self, context: ContextId, kind: TaskKind) -> Result<Poll, PollError> {
         let found = self.queue.check(context, kind);
         self.note(Seen::Check(context, kind, found));
+        found
+    }
+
+    /// Orders the worker to end a task early.
+    pub fn order(&mut self, ticket: Ticket, cause: Cause) -> Result<Bell, OrderError> {
+        let found = self.queue.order(ticket, cause);
+        self.note(Seen::Order(ticket, cause, found));
+        found
+    }
+
+    /// Gives an ordered task its code before the worker comes to it.
+    pub fn conclude(&mut self, ticket: Ticket) -> bool {
+        let found = self.queue.conclude(ticket);
+        self.note(Seen::Conclude(ticket, found));
+        found
+    }
+
+    /// Gives a context's start words a fresh start.
+    pub fn reset(&mut self, context: ContextId) -> Result<(), ContextError> {
+        let words = Desk(Rc::clone(&self.words));
+        let found = self.queue.reset_words(context, &words);
+        if found.is_ok() {
+            self.laws.reset(context);
+        }
+        self.note(Seen::Reset(context, found));
         found
     }
 

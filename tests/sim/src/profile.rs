@@ -33,6 +33,8 @@ pub(crate) struct Profile {
     pub(crate) spurious: u32,
     /// A context is given up and registered anew.
     pub(crate) churn: u32,
+    /// A consumer has its task end early.
+    pub(crate) orders: u32,
 }
 
 impl Profile {
@@ -53,6 +55,7 @@ impl Profile {
             jumps: choices.pick(&[0, 0, 10]),
             spurious: choices.pick(&[0, 0, 4]),
             churn: choices.pick(&[0, 0, 6]),
+            orders: choices.pick(&[0, 0, 20, 5]),
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use proxy_core::port::BarrierPoll;
-use proxy_core::{ContextId, PollError, Status, TaskKind, Ticket};
+use proxy_core::{ContextId, OrderError, PollError, Status, TaskKind, Ticket};
 use proxy_kit::oracle::{Answer, Call, Changed, Oracle, Outside, Stepped, TaskId};
 
 use crate::pair::{CONTEXTS, Death, Item, Pair, Seen, Work, Worked};
@@ -183,6 +183,15 @@ pub(crate) fn apply(
             None => same("poll of no ticket", found, &Err(PollError::Unknown)),
         },
         Seen::Check(context, kind, found) => same("check", found, &oracle.check(*context, *kind)),
+        Seen::Order(ticket, cause, found) => match tasks.get(ticket) {
+            Some(id) => same("order", found, &oracle.order(*id, *cause)),
+            None => same("order of no ticket", found, &Err(OrderError::Unknown)),
+        },
+        Seen::Conclude(ticket, found) => {
+            let predicted = tasks.get(ticket).is_some_and(|id| oracle.conclude(*id));
+            same("verdict", found, &predicted)
+        }
+        Seen::Reset(context, found) => same("reset", found, &oracle.reset_words(*context)),
         Seen::Shut(by, bell) => same("bell of a shut", bell, &oracle.shut(*by)),
         Seen::ArmBell(armed) => same("arming the bell", armed, &oracle.arm_bell()),
     }
