@@ -10,8 +10,10 @@
  * - Out-parameters are untouched on error, but where a function says so.
  * - Times are microseconds; ENC_PROXY_FOREVER never passes.
  * - ENC_PROXY_PANIC: a fault of this library was contained. The handle can only be destroyed then.
- * - The collective library, the log sink and the functions for dynamic sizes must not throw: an exception (or a panic of another Rust runtime) that leaves one of their
- *   functions cannot be contained and aborts the process with a message.
+ * - The collective library, the log sink and the functions for dynamic sizes must not throw: an exception (or a panic of another Rust
+ *   runtime) that leaves one of their functions cannot be contained and aborts the process with a message.
+ * - ENC_PROXY_WRONG_THREAD: on a worker's thread, inside a function that the library has called, nothing is waited for: calls that could only
+ *   wait are refused, the timeouts of others count as 0.
  * - ENC_PROXY_FORKED: a forked child has none of the threads. It can exit, or exec; every call is an error at once.
  */
 
@@ -992,7 +994,7 @@ NRT_STATUS enc_proxy_get_unique_id(struct enc_proxy_library *library,
  * - `comm`: receives the handle; give it back by `enc_proxy_comm_destroy`, which frees the communicator.
  *
  * Errors: the library's code, `NRT_INVALID`, `NRT_INVALID_HANDLE`, `NRT_RESOURCE` (1024 are alive).
- * Threads: any but a worker's; one call at a time per device.
+ * Threads: any but a worker's (`ENC_PROXY_WRONG_THREAD`); one call at a time per device.
  *
  * The caller promises:
  * `config` is readable for the size that it says and its addresses for what they stand for, `comm` writable. The unique id is one of
@@ -1039,9 +1041,9 @@ NRT_STATUS enc_proxy_comm_get_connector(struct enc_proxy_comm *comm,
 /**
  * Destroys a communicator: one that was made here is freed, one that was taken over is the embedder's again.
  *
- * - `timeout_us`: how long to wait, in microseconds, until the worker lets go of contexts that were just destroyed.
+ * - `timeout_us`: how long to wait, in microseconds, until the worker lets go of contexts that were just destroyed; not at all on a worker's thread.
  *
- * Errors: `ENC_PROXY_BUSY` (contexts use it; the handle stays good), `NRT_INVALID_HANDLE`, the library's code (the handle is gone).
+ * Errors: `ENC_PROXY_BUSY` (contexts, or a global communicator, use it; the handle stays good), `NRT_INVALID_HANDLE`, the library's code (the handle is gone).
  * Threads: any but a worker's.
  */
 NRT_STATUS enc_proxy_comm_destroy(struct enc_proxy_comm *comm,

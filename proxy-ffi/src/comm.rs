@@ -166,7 +166,7 @@ pub unsafe extern "C" fn enc_proxy_get_unique_id(
 /// - `comm`: receives the handle; give it back by `enc_proxy_comm_destroy`, which frees the communicator.
 ///
 /// Errors: the library's code, `NRT_INVALID`, `NRT_INVALID_HANDLE`, `NRT_RESOURCE` (1024 are alive).
-/// Threads: any but a worker's; one call at a time per device.
+/// Threads: any but a worker's (`ENC_PROXY_WRONG_THREAD`); one call at a time per device.
 ///
 /// # Safety
 /// `config` is readable for the size that it says and its addresses for what they stand for, `comm` writable. The unique id is one of
@@ -311,9 +311,9 @@ pub unsafe extern "C" fn enc_proxy_comm_get_connector(
 
 /// Destroys a communicator: one that was made here is freed, one that was taken over is the embedder's again.
 ///
-/// - `timeout_us`: how long to wait, in microseconds, until the worker lets go of contexts that were just destroyed.
+/// - `timeout_us`: how long to wait, in microseconds, until the worker lets go of contexts that were just destroyed; not at all on a worker's thread.
 ///
-/// Errors: `ENC_PROXY_BUSY` (contexts use it; the handle stays good), `NRT_INVALID_HANDLE`, the library's code (the handle is gone).
+/// Errors: `ENC_PROXY_BUSY` (contexts, or a global communicator, use it; the handle stays good), `NRT_INVALID_HANDLE`, the library's code (the handle is gone).
 /// Threads: any but a worker's.
 #[unsafe(no_mangle)]
 pub extern "C" fn enc_proxy_comm_destroy(comm: *mut enc_proxy_comm, timeout_us: u64) -> NRT_STATUS {

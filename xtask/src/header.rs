@@ -33,8 +33,10 @@ const PREAMBLE: &str = "\
  * - Out-parameters are untouched on error, but where a function says so.
  * - Times are microseconds; ENC_PROXY_FOREVER never passes.
  * - ENC_PROXY_PANIC: a fault of this library was contained. The handle can only be destroyed then.
- * - The collective library, the log sink and the functions for dynamic sizes must not throw: an exception (or a panic of another Rust runtime) that leaves one of their
- *   functions cannot be contained and aborts the process with a message.
+ * - The collective library, the log sink and the functions for dynamic sizes must not throw: an exception (or a panic of another Rust
+ *   runtime) that leaves one of their functions cannot be contained and aborts the process with a message.
+ * - ENC_PROXY_WRONG_THREAD: on a worker's thread, inside a function that the library has called, nothing is waited for: calls that could only
+ *   wait are refused, the timeouts of others count as 0.
  * - ENC_PROXY_FORKED: a forked child has none of the threads. It can exit, or exec; every call is an error at once.
  */";
 

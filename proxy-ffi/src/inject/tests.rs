@@ -385,3 +385,39 @@ fn h73_a_log_sink_that_throws_costs_its_message_only() {
     good(c!(enc_proxy_set_log(None, null_mut(), ENC_PROXY_LOG_WARN)));
     assert!(SEEN.load(Ordering::Relaxed) >= 1); // the same thread
 }
+
+#[test]
+fn h73_functions_for_dynamic_sizes_that_throw_cost_their_answer_only() {
+    use std::ffi::{c_int, c_void};
+    unsafe extern "C-unwind" fn get(
+        _: *mut c_void,
+        _: *mut c_void,
+        _: usize,
+        _: c_int,
+        _: c_int,
+    ) -> usize {
+        panic!("planted");
+    }
+    unsafe extern "C-unwind" fn set(
+        told: *mut c_void,
+        _: *mut c_void,
+        bytes: usize,
+        _: usize,
+        _: c_int,
+        _: c_int,
+    ) {
+        // SAFETY: `user` is the static below.
+        let told = unsafe { &*told.cast::<AtomicU32>() };
+        told.store(u32::try_from(bytes).expect("small"), Ordering::Relaxed); // read by the same thread
+        panic!("planted");
+    }
+    static TOLD: AtomicU32 = AtomicU32::new(0);
+    let mut sizes = zeroed::<enc_proxy_dynamic_sizes>();
+    sizes.user = TOLD.as_ptr().cast();
+    (sizes.send_size_bytes, sizes.send_offset_bytes) = (Some(get as _), Some(get as _));
+    (sizes.recv_offset_bytes, sizes.set_recv_size_bytes) = (Some(get as _), Some(set as _));
+    good(c!(enc_proxy_set_dynamic_sizes(&sizes)));
+    assert_eq!(c!(nec_get_dynamic_send_size_bytes(null_mut(), 4, 0, 1)), 0);
+    c!(nec_set_recv_size_bytes(null_mut(), 64, 4, 0, 1));
+    assert_eq!(TOLD.load(Ordering::Relaxed), 64); // the same thread
+}
