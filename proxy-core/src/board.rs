@@ -52,6 +52,7 @@ const BARRIER: usize = 0b1000;
 const GENERATION_SHIFT: u32 = 8;
 
 impl Word {
+    #[inline]
     const fn bits(phase: Phase) -> usize {
         match phase {
             Phase::Free => 0,
@@ -64,6 +65,7 @@ impl Word {
         }
     }
 
+    #[inline]
     const fn pack(phase: Phase, kind: TaskKind, generation: usize) -> Self {
         let kind = match kind {
             TaskKind::Network => 0,
@@ -72,6 +74,7 @@ impl Word {
         Self(generation << GENERATION_SHIFT | kind | Self::bits(phase))
     }
 
+    #[inline]
     pub(crate) const fn phase(self) -> Phase {
         match self.0 & PHASE {
             0 => Phase::Free,
@@ -84,6 +87,7 @@ impl Word {
         }
     }
 
+    #[inline]
     pub(crate) const fn kind(self) -> TaskKind {
         if self.0 & BARRIER == 0 {
             TaskKind::Network
@@ -92,10 +96,12 @@ impl Word {
         }
     }
 
+    #[inline]
     pub(crate) const fn generation(self) -> usize {
         self.0 >> GENERATION_SHIFT
     }
 
+    #[inline]
     const fn with(self, phase: Phase) -> Self {
         Self(self.0 & !PHASE | Self::bits(phase))
     }
@@ -157,6 +163,7 @@ impl Slot {
     }
 
     /// Edge 1. Lock-free; fails if the slot is in use or another producer was first.
+    #[inline]
     pub(crate) fn claim(&self, kind: TaskKind) -> Option<Word> {
         // Relaxed: the compare-and-swap decides.
         let seen = Word(self.word.load(Ordering::Relaxed));
@@ -174,6 +181,7 @@ impl Slot {
     }
 
     /// Fills a claimed slot.
+    #[inline]
     pub(crate) fn fill(&self, key: &TaskKey) {
         // Release pairs with the acquire in `key`: a lookup that sees one of these sees the claim before it, and retries.
         let order = edge(Edge::SlotFields, Ordering::Release);
@@ -184,6 +192,7 @@ impl Slot {
     }
 
     /// Edge 2: the status can be seen from here on, before the task can run. `claimed` is what `claim` returned.
+    #[inline]
     pub(crate) fn publish(&self, claimed: Word) -> Word {
         let live = claimed.with(Phase::Live(RunState::Init));
         // Release pairs with the acquire in `word`: a lookup that sees INIT sees the fields.
@@ -193,6 +202,7 @@ impl Slot {
     }
 
     /// Edge 5: gives a claimed or published slot back that was never pushed, or whose end was told by its mark.
+    #[inline]
     pub(crate) fn unclaim(&self, claimed: Word) {
         // Release pairs with the acquire in `claim`, as for `consume`.
         self.word.store(
@@ -220,6 +230,7 @@ impl Slot {
     }
 
     /// Edge 4: takes the code of a task seen DONE; `None` if another consumer was first.
+    #[inline]
     pub(crate) fn consume(&self, done: Word) -> Option<Status> {
         // Relaxed: `done` was read with acquire, so the code stored before it is visible; and it cannot have been
         // overwritten if the compare-and-swap below still finds the same generation.
@@ -234,6 +245,7 @@ impl Slot {
     }
 
     /// The word as of now.
+    #[inline]
     pub(crate) fn word(&self) -> Word {
         // Acquire pairs with the release in `publish` and `report`.
         Word(self.word.load(edge(Edge::StatusRead, Ordering::Acquire)))
@@ -247,6 +259,7 @@ impl Slot {
     }
 
     /// The fields, if the slot is live and still is what `seen` said after they were read.
+    #[inline]
     pub(crate) fn key(&self, seen: Word) -> Option<TaskKey> {
         let key = self.key_unchecked();
         // Acquire: a field of a newer claim makes that claim's word visible here (see `fill`).
@@ -254,6 +267,7 @@ impl Slot {
     }
 
     /// The fields, for the worker, who owns a pushed slot.
+    #[inline]
     pub(crate) fn key_unchecked(&self) -> TaskKey {
         // Acquire pairs with the release in `fill`.
         let order = edge(Edge::SlotFields, Ordering::Acquire);
@@ -268,24 +282,28 @@ impl Slot {
     }
 
     /// Notes the time of the append. Only the slot's owner calls it, before its push.
+    #[inline]
     pub(crate) fn set_appended(&self, time: u64) {
         // Relaxed: published by the push that follows.
         self.appended.store(time, Ordering::Relaxed);
     }
 
     /// The time of the append, read by the worker after its take.
+    #[inline]
     pub(crate) fn appended(&self) -> u64 {
         // Relaxed: made visible by the take's acquire.
         self.appended.load(Ordering::Relaxed)
     }
 
     /// Sets the inbox link. Only the slot's owner calls it, before its push.
+    #[inline]
     pub(crate) fn set_next(&self, link: u32) {
         // Relaxed: published by the push that follows.
         self.next.store(link, Ordering::Relaxed);
     }
 
     /// The inbox link, read by the worker after its take.
+    #[inline]
     pub(crate) fn next(&self) -> u32 {
         // Relaxed: made visible by the take's acquire.
         self.next.load(Ordering::Relaxed)

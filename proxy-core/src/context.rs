@@ -81,6 +81,7 @@ const WIDE: bool = usize::BITS >= 64;
 const SEQUENCE: usize = if WIDE { COUNT } else { usize::MAX };
 
 /// Whether sequence number `left` was given out before `right`.
+#[inline]
 pub(crate) const fn is_older(left: usize, right: usize) -> bool {
     left.wrapping_sub(right) & SEQUENCE > SEQUENCE / 2
 }
@@ -101,11 +102,13 @@ impl Entry {
     }
 
     /// Whether an execution has a barrier task.
+    #[inline]
     pub(crate) const fn barrier(&self) -> bool {
         self.flags & BARRIER != 0
     }
 
     /// Whether appends arm start words: not if others do, or if there are none.
+    #[inline]
     pub(crate) const fn arms(&self) -> bool {
         self.flags & (EXPLICIT | BY_DEVICE) == 0 && self.flags & (DEVICE_WAIT | TRIGGERS) != 0
     }
@@ -132,6 +135,7 @@ impl ContextSlot {
     /// Counts an append and returns its sequence number, or `None`, and counts nothing, if `id` is not live any more. What
     /// is counted must be finished with [`count_finish`](Self::count_finish); until then the context stays. Lock-free, one
     /// read-modify-write.
+    #[inline]
     pub(crate) fn count_enqueue(&self, id: ContextId, tasks: usize) -> Option<usize> {
         let more = tasks.wrapping_mul(ONE_APPEND);
         // Release pairs with the acquire in `appends`: who sees the count sees the appends before this one. Acquire pairs with the
@@ -152,6 +156,7 @@ impl ContextSlot {
     }
 
     /// Counts a finished (or never pushed) append.
+    #[inline]
     pub(crate) fn count_finish(&self, tasks: usize) {
         // Release pairs with the acquire in `unfinished`: a retired context's last task no longer touches anything of it.
         self.finished
@@ -160,6 +165,7 @@ impl ContextSlot {
     }
 
     /// The word, and how many of the appends that it counts are not finished.
+    #[inline]
     fn accounts(&self) -> (usize, usize) {
         // Acquire pairs with the release in `count_finish`: of what is finished, the published status is visible, and no access
         // to the context is left. Read before the other, which then counts at least as many.
@@ -171,6 +177,7 @@ impl ContextSlot {
     }
 
     /// The count of appends. Of the same producer, those before the last are visible.
+    #[inline]
     pub(crate) fn appends(&self) -> usize {
         // Acquire pairs with the release in `count_enqueue`.
         self.appends
@@ -180,12 +187,14 @@ impl ContextSlot {
     }
 
     /// The count of appends, if all of them are finished.
+    #[inline]
     pub(crate) fn settled(&self) -> Option<usize> {
         let (word, unfinished) = self.accounts();
         (unfinished == 0).then_some(word >> STATE_BITS)
     }
 
     /// Where look-ups of this kind begin.
+    #[inline]
     pub(crate) const fn hint(&self, kind: TaskKind) -> &Hint {
         let [network, barrier] = &self.hints.0;
         match kind {
@@ -195,6 +204,7 @@ impl ContextSlot {
     }
 
     /// The gate of a task of this context.
+    #[inline]
     pub(crate) fn gate(&self, context: ContextId, kind: TaskKind, spec: &Spec) -> Gate<'_> {
         let (arms, streams) = match kind {
             TaskKind::Network => (&self.shape.network_arms, spec.network_triggers()),
@@ -212,11 +222,13 @@ impl ContextSlot {
     }
 
     /// The entry, if `id` is live. A task that is counted keeps its context live.
+    #[inline]
     pub(crate) fn entry(&self, id: ContextId) -> Option<Entry> {
         self.entry_in(|state| state == live(id))
     }
 
     /// The entry, if `id` is registered: also while its start words are being reset.
+    #[inline]
     pub(crate) fn entry_of_registered(&self, id: ContextId) -> Option<Entry> {
         // LIVE and RESETTING, and no other phase, differ in this bit alone.
         let either = LIVE ^ RESETTING;
@@ -247,6 +259,7 @@ impl ContextSlot {
 }
 
 /// State of a live context.
+#[inline]
 const fn live(id: ContextId) -> usize {
     index(id.generation).wrapping_mul(GENERATION) | LIVE
 }

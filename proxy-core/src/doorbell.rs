@@ -69,29 +69,35 @@ impl Head {
     pub(crate) const ORDER: u32 = ORDER;
 
     /// The top slot of the stack, if anything is queued.
+    #[inline]
     pub(crate) const fn top(self) -> Option<u32> {
         (self.0 & TOP).checked_sub(1)
     }
 
     /// The stack's top as it is stored in the link of the slot above it.
+    #[inline]
     pub(crate) const fn link(self) -> u32 {
         self.0 & TOP
     }
 
     /// Whether a take has nothing to see and nothing to disarm.
+    #[inline]
     pub(crate) const fn is_quiet(self) -> bool {
         self.0 & !Self::TAKE_MASK == 0
     }
 
     /// Whether a task is to be ended early.
+    #[inline]
     pub(crate) const fn is_ordered(self) -> bool {
         self.0 & ORDER != 0
     }
 
+    #[inline]
     pub(crate) const fn is_armed(self) -> bool {
         self.0 & ARMED != 0
     }
 
+    #[inline]
     pub(crate) const fn shut_by(self) -> Option<Shut> {
         if self.0 & DEAD != 0 {
             Some(Shut::Dead)
@@ -103,6 +109,7 @@ impl Head {
     }
 
     /// Edges 1 and 4: `slot` becomes the top, unless the queue is shut.
+    #[inline]
     pub(crate) const fn push(self, slot: u32) -> Result<(Self, Bell), Shut> {
         if let Some(shut) = self.shut_by() {
             return Err(shut);

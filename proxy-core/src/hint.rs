@@ -34,11 +34,13 @@ impl Hint {
     }
 
     /// What is kept of a slot's generation: all but bits that change every 2^35 uses of one slot.
+    #[inline]
     pub(crate) const fn tag(generation: usize) -> usize {
         generation & usize::MAX >> NUMBER_BITS
     }
 
     /// Slot number, and tag, of the task that was the oldest.
+    #[inline]
     pub(crate) fn task(&self) -> Option<(u32, usize)> {
         // Relaxed, here and below: only a place to look at; the slot's own word says, with acquire, what is there.
         let word = self.task.load(Ordering::Relaxed);
@@ -47,6 +49,7 @@ impl Hint {
     }
 
     /// Keeps the oldest task.
+    #[inline]
     pub(crate) fn keep_task(&self, number: u32, generation: usize) {
         if WIDE {
             let word = Self::tag(generation) << NUMBER_BITS | index(number.wrapping_add(1));
@@ -56,12 +59,14 @@ impl Hint {
     }
 
     /// Whether there was none when the context had so many appends, all finished.
+    #[inline]
     pub(crate) fn is_none_since(&self, appends: usize) -> bool {
         // Relaxed: true for ever for this number of appends.
         WIDE && self.none.load(Ordering::Relaxed) == appends.wrapping_add(1)
     }
 
     /// Keeps that there is none.
+    #[inline]
     pub(crate) fn keep_none(&self, appends: usize) {
         if WIDE {
             // Relaxed: as above.

@@ -62,6 +62,7 @@ impl Inbox {
     }
 
     /// Takes all that is queued and disarms the bell. `None` = nothing to see.
+    #[inline]
     pub(crate) fn take(&self) -> Option<Taken> {
         // Relaxed: an empty tick must stay one plain load; the acquire comes with the exchange.
         let seen = Head(self.head.0.load(Ordering::Relaxed));
@@ -79,6 +80,7 @@ impl Inbox {
     }
 
     /// Takes the slots that are queued, if any, and leaves an order for [`take`](Self::take). Returns the top slot.
+    #[inline]
     pub(crate) fn take_early(&self) -> Option<u32> {
         if self.is_empty() {
             return None;
@@ -115,12 +117,14 @@ impl Inbox {
     }
 
     /// Whether pushes are refused, and why.
+    #[inline]
     pub(crate) fn shut_by(&self) -> Option<Shut> {
         // Relaxed: advisory; a push decides by its own compare-and-swap.
         Head(self.head.0.load(Ordering::Relaxed)).shut_by()
     }
 
     /// Whether anything is queued.
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         // Relaxed: advisory, as above.
         Head(self.head.0.load(Ordering::Relaxed)).top().is_none()

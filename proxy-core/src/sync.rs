@@ -179,6 +179,7 @@ impl WideCell {
     }
 
     /// Stores both halves, each with `order`.
+    #[inline]
     pub(crate) fn store(&self, value: u64, order: Ordering) {
         // The caller's ordering, which names its partner there.
         self.low.store(value as u32, order);
@@ -187,6 +188,7 @@ impl WideCell {
     }
 
     /// Loads both halves, each with `order`.
+    #[inline]
     pub(crate) fn load(&self, order: Ordering) -> u64 {
         // The caller's ordering, which names its partner there.
         let low = u64::from(self.low.load(order));

@@ -138,11 +138,13 @@ impl Arms {
 
     /// The count and its version. Acquire pairs with the release in `add` (the words are as the arm left them) and, for
     /// a count of 0, with that in `take` (the words are consumed).
+    #[inline]
     fn load(&self) -> usize {
         self.count.load(edge(Edge::Arm, Ordering::Acquire))
     }
 
     /// One more, unless anything was armed or consumed since `seen` was loaded.
+    #[inline]
     fn add(&self, seen: usize) -> bool {
         // Release pairs with the acquire in `load`: a gate that sees the count sees the words. Relaxed on failure: a
         // new load follows.
@@ -153,6 +155,7 @@ impl Arms {
     }
 
     /// One less; returns how many are left, or `None` if there was none.
+    #[inline]
     fn take(&self) -> Option<usize> {
         // Relaxed: a guess; the compare-and-swap decides.
         let mut seen = self.count.load(Ordering::Relaxed);
@@ -191,11 +194,13 @@ pub(crate) struct Gate<'a> {
 }
 
 impl Gate<'_> {
+    #[inline]
     fn streams(&self) -> impl Iterator<Item = Stream> + use<> {
         (0..self.streams).map(Stream)
     }
 
     /// The same gate in one of the worker's passes.
+    #[inline]
     pub(crate) const fn in_pass(self, pass: u32) -> Self {
         Self { pass, ..self }
     }
@@ -241,6 +246,7 @@ impl Gate<'_> {
 
     /// Takes one arm back, for an execution that ends (or fails to be appended) before its gate. Words stay armed; if the
     /// device fires them later, the next arm finds that out.
+    #[inline]
     pub(crate) fn disarm(&self) {
         if self.counts() {
             self.arms.take();
@@ -315,6 +321,7 @@ impl Gate<'_> {
     }
 
     /// Whether executions of this gate are counted.
+    #[inline]
     fn counts(&self) -> bool {
         self.streams > 0 && self.arming != Arming::ByDevice
     }

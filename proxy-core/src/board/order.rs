@@ -73,6 +73,7 @@ impl Mark {
         Self(generation << GENERATION_SHIFT | flags)
     }
 
+    #[inline]
     const fn ordered(generation: usize, cause: Cause) -> Self {
         match cause {
             Cause::Aborted => Self::new(generation, 0),
@@ -95,6 +96,7 @@ impl Mark {
         ahead != 0 && ahead < usize::MAX / 2
     }
 
+    #[inline]
     const fn verdict(self, generation: usize) -> Verdict {
         if !self.is_of(generation) || self.has(CLOSED) || !self.has(FINAL) {
             Verdict::None
@@ -115,6 +117,7 @@ impl Mark {
 }
 
 impl Slot {
+    #[inline]
     fn mark(&self) -> Mark {
         // Relaxed: the word is the whole message; that the worker sees a mark in time is the order bit's doing (`Inbox::order`), and
         // who frees the slot has swapped the mark first.
@@ -141,6 +144,7 @@ impl Slot {
     }
 
     /// Whether the task of this word is to be ended early. The worker asks, of slots that it owns.
+    #[inline]
     pub(crate) fn ordered(&self, live: Word) -> Option<Cause> {
         let mark = self.mark();
         // A closed mark is of an older generation here: this one's is closed at its end.
@@ -166,6 +170,7 @@ impl Slot {
     }
 
     /// What a consumer finds besides the word.
+    #[inline]
     pub(crate) fn verdict(&self, word: Word) -> Verdict {
         self.mark().verdict(word.generation())
     }
@@ -194,6 +199,7 @@ impl Slot {
     }
 
     /// Whether the worker has ended the task of this word and left the rest to the consumer.
+    #[inline]
     pub(crate) fn is_left(&self, word: Word) -> bool {
         let mark = self.mark();
         mark.is_of(word.generation()) && mark.has(LEFT)

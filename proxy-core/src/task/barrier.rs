@@ -47,6 +47,7 @@ impl BarrierTask {
         }
     }
 
+    #[inline]
     pub(crate) const fn state(&self) -> RunState {
         self.state
     }

@@ -26,10 +26,12 @@ pub(crate) struct Task {
 
 impl Task {
     /// Its gate, which its context keeps.
+    #[inline]
     fn gate<'a>(&self, context: &'a ContextSlot) -> Gate<'a> {
         context.gate(self.key.context, self.live.kind(), &self.spec)
     }
 
+    #[inline]
     pub(crate) fn streams(&self) -> impl Iterator<Item = Stream> + use<> {
         (0..self.spec.streams).map(Stream)
     }
@@ -94,6 +96,7 @@ impl Active {
         Self { task, machine }
     }
 
+    #[inline]
     pub(crate) const fn state(&self) -> RunState {
         match &self.machine {
             Machine::Network(machine) => machine.state(),

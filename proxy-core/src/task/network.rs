@@ -40,24 +40,29 @@ use crate::trigger::Gate;
 struct Streams(u8);
 
 impl Streams {
+    #[inline]
     const fn with(self, stream: Stream) -> Self {
         Self(self.0 | 1 << (stream.0 & 7))
     }
 
+    #[inline]
     const fn without(self, stream: Stream) -> Self {
         Self(self.0 & !(1 << (stream.0 & 7)))
     }
 
     /// The first `count` streams.
+    #[inline]
     const fn first(count: u8) -> Self {
         Self((1_u8 << (count & 7)).wrapping_sub(1))
     }
 
+    #[inline]
     const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
     /// Takes the first stream out. A set bit at a time, as the set is gone through in every tick.
+    #[inline]
     fn take_first(&mut self) -> Option<Stream> {
         let rest = self.0.checked_sub(1)?;
         let first = u8::try_from(self.0.trailing_zeros()).unwrap_or(0);
@@ -106,6 +111,7 @@ impl NetworkTask {
         }
     }
 
+    #[inline]
     pub(crate) const fn state(&self) -> RunState {
         self.state
     }
