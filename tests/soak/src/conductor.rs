@@ -129,7 +129,7 @@ impl<'a> Stage<'a> {
         let mut at_rest: Option<Vec<Resources>> = None;
         for done in 0..self.soak.rounds {
             if done == FIRST {
-                at_rest = Some(self.measure()?);
+                at_rest = Some(self.measure_at_rest()?);
             }
             if done > 0 && since.elapsed() >= self.soak.time {
                 break;
@@ -161,19 +161,27 @@ impl<'a> Stage<'a> {
 
     /// The residents hold what they held.
     fn compare(&mut self, before: &[Resources]) -> Result<(), String> {
+        let now = self.measure_at_rest()?;
+        for (place, (was, is)) in before.iter().zip(&now).enumerate() {
+            println!("resident {place} after {FIRST} rounds: {was}");
+            println!("resident {place} at the end:   {is}");
+        }
+        let is_back = before.iter().zip(&now).all(|(was, is)| is.is_back_at(was));
+        if is_back {
+            return Ok(());
+        }
+        Err("a resident does not give back what it held".to_owned())
+    }
+
+    /// What the residents hold between two rounds. Threads of ranks, and the watchdog's, end a moment after their last word, and give
+    /// their stacks back then.
+    fn measure_at_rest(&mut self) -> Result<Vec<Resources>, String> {
         let since = Instant::now();
         loop {
-            let now = self.measure()?;
-            let is_back = before.iter().zip(&now).all(|(was, is)| is.is_back_at(was));
-            if is_back || since.elapsed() > PROMPT {
-                for (place, (was, is)) in before.iter().zip(&now).enumerate() {
-                    println!("resident {place} after {FIRST} rounds: {was}");
-                    println!("resident {place} at the end:   {is}");
-                }
-                let leak = "a resident does not give back what it held".to_owned();
-                return if is_back { Ok(()) } else { Err(leak) };
+            let found = self.measure()?;
+            if found.iter().all(Resources::is_at_rest) || since.elapsed() > PROMPT {
+                return Ok(found);
             }
-            // Threads of ranks, and the watchdog's, end a moment after their last word.
             std::thread::sleep(Duration::from_millis(50));
         }
     }

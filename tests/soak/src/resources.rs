@@ -40,6 +40,11 @@ impl Resources {
         }
     }
 
+    /// Whether the process has no thread but the one that reads orders.
+    pub(crate) const fn is_at_rest(&self) -> bool {
+        self.threads == 1
+    }
+
     /// Whether a process that held `before` has given back what it has by name.
     pub(crate) const fn has_given_back(&self, before: &Self) -> bool {
         self.descriptors == before.descriptors
