@@ -69,7 +69,7 @@ pub enum SetupError {
     /// Not all ranks came to the bus (`bp_connect`).
     Connect(JoinError),
     /// The ranks have different collectives, or no unique id.
-    Exchange(BootstrapError<BusError>),
+    Exchange(Box<BootstrapError<BusError>>),
     /// The group's worker could not be shared or started.
     Group(AcquireError),
     /// The exchange between machines could not be started.
@@ -167,7 +167,9 @@ impl GlobalComm {
         let mut bus = Bus::create(&setup.bus).map_err(SetupError::Join)?;
         bus.connect(within).map_err(SetupError::Connect)?;
         let id = setup.exchange.map(|own| exchange(&mut bus, own, within));
-        let unique_id = id.transpose().map_err(SetupError::Exchange)?;
+        let unique_id = id
+            .transpose()
+            .map_err(|error| SetupError::Exchange(Box::new(error)))?;
         let group = Group::for_device(setup.device, setup.settings, within.time);
         Ok(Self {
             group: group.map_err(SetupError::Group)?,

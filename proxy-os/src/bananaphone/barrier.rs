@@ -11,6 +11,7 @@ use super::counters::Counters;
 use super::error::{BusError, Phase, WaitError, Why, Within};
 use super::home::Home;
 use super::kill::{self, Point};
+use super::share::Share;
 use super::wait::{self, Look, Pace, Stage, Waiting};
 use crate::sys::fork;
 use crate::sys::mmap::{Family, Tied};
@@ -35,6 +36,7 @@ struct Part<'a> {
     segment: Segment<'a>,
     slot: u16,
     me: u16,
+    share: Option<Share>,
     participant: Participant<'a>,
     exec: u64,
     /// The wait of the generation that was arrived at; none before the first.
@@ -85,6 +87,7 @@ impl Barrier {
                 segment,
                 slot,
                 me,
+                share: home.share,
                 participant,
                 exec: 0,
                 waiting: None,
@@ -137,7 +140,7 @@ impl Barrier {
             part.exec = exec;
             let generation = part.participant.generation();
             let phase = Phase::Barrier { slot, generation };
-            part.waiting = Some(Waiting::new(phase, me, within));
+            part.waiting = Some(Waiting::new(phase, me, within).of(part.share));
             // So that the first poll looks at the table.
             part.looked.0 = news.wrapping_sub(1);
         });
@@ -281,7 +284,7 @@ impl<'a> Part<'a> {
     fn waiting(&self) -> Waiting {
         let (slot, generation) = (self.slot, self.participant.generation());
         let phase = Phase::Barrier { slot, generation };
-        let none = || Waiting::new(phase, self.me, Within::from(Duration::ZERO));
+        let none = || Waiting::new(phase, self.me, Within::from(Duration::ZERO)).of(self.share);
         self.waiting.unwrap_or_else(none)
     }
 

@@ -7,6 +7,8 @@ use proxy_core::phone::Corrupt;
 use proxy_core::phone::barrier::{RankSet, Verdict};
 use proxy_core::phone::layout::LayoutError;
 
+use super::share::{Named, Ranks, Share, renamed};
+
 /// How long a call may take, and who said so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Within {
@@ -110,23 +112,28 @@ pub struct WaitError {
     pub elapsed: Duration,
     /// The deadline.
     pub within: Within,
+    /// Which ranks of a job the bus has, if not all. The numbers here are those of the bus; its words have those of the job.
+    pub share: Option<Share>,
 }
 
 impl fmt::Display for WaitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let named = |ranks| Ranks(ranks, self.share);
+        Named(self.rank, self.share).fmt(f)?;
+        if self.share.is_none() {
+            write!(f, " of {}", self.world)?;
+        }
         write!(
             f,
-            "rank {} of {}: {}: {} after {:.3} s (deadline {:.3} s, set by {}); missing {}, dead {}, left {}",
-            self.rank,
-            self.world,
+            ": {}: {} after {:.3} s (deadline {:.3} s, set by {}); missing {}, dead {}, left {}",
             self.phase,
-            self.why,
+            renamed(self.why, self.share),
             self.elapsed.as_secs_f64(),
             self.within.time.as_secs_f64(),
             self.within.knob,
-            self.missing,
-            self.dead,
-            self.left,
+            named(self.missing),
+            named(self.dead),
+            named(self.left),
         )?;
         if self.phase == Phase::Join && self.missing.is_empty() {
             // The hub's rank is in its answer.

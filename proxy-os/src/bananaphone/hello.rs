@@ -64,7 +64,7 @@ pub(super) enum Refusal {
     /// This rank is dead, so the bus will not be complete.
     PeerDead(u16),
     /// A rank could not join, so the bus will not be complete.
-    Failed(Failure),
+    Failed(Box<Failure>),
 }
 
 /// A rank could not join.

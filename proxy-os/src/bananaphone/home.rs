@@ -10,6 +10,7 @@ use proxy_core::phone::layout::Geometry;
 
 use super::error::JoinError;
 use super::segment;
+use super::share::Share;
 use super::watch::Watch;
 use crate::sys::mmap::Mapping;
 
@@ -21,6 +22,8 @@ pub(super) struct Home {
     pub(super) geometry: Geometry,
     pub(super) mapping: Arc<Mapping>,
     pub(super) watch: Watch,
+    /// For messages.
+    pub(super) share: Option<Share>,
 }
 
 /// The homes of this process, to be found by the next rank that joins.
@@ -33,6 +36,7 @@ impl Home {
         file: &File,
         sealed: bool,
         geometry: &Geometry,
+        share: Option<Share>,
     ) -> Result<Arc<Self>, JoinError> {
         let mut homes = HOMES.lock().unwrap_or_else(PoisonError::into_inner);
         homes.retain(|home| home.strong_count() > 0);
@@ -45,7 +49,8 @@ impl Home {
         let home = Arc::new(Self {
             bus,
             geometry: *geometry,
-            watch: Watch::start(&mapping, *geometry)?,
+            watch: Watch::start(&mapping, *geometry, share)?,
+            share,
             mapping,
         });
         homes.push(Arc::downgrade(&home));

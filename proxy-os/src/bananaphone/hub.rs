@@ -26,6 +26,7 @@ use super::hello::{self, Failure, RECORD_LIMIT, Reply, Welcome};
 use super::kill::{self, Point};
 use super::line::{self, Line};
 use super::segment::{self, Memory, Segments};
+use super::share::Share;
 use super::watch::bury;
 use crate::log;
 use crate::sys::eventfd::EventFd;
@@ -53,6 +54,8 @@ pub(super) struct Terms {
     pub(super) any_user: bool,
     /// The rank whose process is the hub.
     pub(super) rank: u16,
+    /// For messages.
+    pub(super) share: Option<Share>,
 }
 
 /// The hub from outside. Dropped, it stops: the name is free, and nobody is let in any more.
@@ -266,7 +269,8 @@ impl Service {
             Ok(record) if record.bytes > 0 => record,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
             _ => {
-                self.segment.with(|segment| bury(*segment, member.rank));
+                self.segment
+                    .with(|segment| bury(*segment, member.rank, self.terms.share));
                 return false;
             }
         };

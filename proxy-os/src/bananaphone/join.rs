@@ -74,7 +74,7 @@ pub(super) fn hash(job: &str) -> u64 {
 /// Joins: takes the name or finds who has it, is let in, takes the segment.
 pub(super) fn join(request: &Request<'_>) -> Result<Joined, JoinError> {
     let terms = &request.terms;
-    let waiting = Waiting::new(Phase::Join, terms.rank, request.within);
+    let waiting = Waiting::new(Phase::Join, terms.rank, request.within).of(terms.share);
     let mut noting = request.counters.sight.noting();
     // Who has not answered is not known before the answer.
     noting.tell(&waiting, RankSet::default());
@@ -213,11 +213,17 @@ fn take(
 ) -> Result<(Arc<Home>, Arc<Connection>), JoinError> {
     kill::point(Point::Welcomed);
     let terms = &request.terms;
-    let entered =
-        Home::enter(welcome.bus, file, welcome.sealed, &terms.geometry).and_then(|home| {
-            segment::reserve_ring(file, &terms.geometry, terms.rank, request.counters)?;
-            Ok(home)
-        });
+    let entered = Home::enter(
+        welcome.bus,
+        file,
+        welcome.sealed,
+        &terms.geometry,
+        terms.share,
+    )
+    .and_then(|home| {
+        segment::reserve_ring(file, &terms.geometry, terms.rank, request.counters)?;
+        Ok(home)
+    });
     let home = match entered {
         Ok(home) => home,
         Err(error) => return Err(report(&socket, error)),

@@ -26,7 +26,7 @@
 //! | [`leaders`] | its leg between machines |
 //! | [`bootstrap`] | signature and unique id over trees |
 //! | [`start`] | starting together: a rank that cannot is heard of at once |
-//! | [`counters`], [`error`], [`kill`] | what is counted, what can fail, where tests let a process die |
+//! | [`counters`], [`error`], `share`, [`kill`] | what is counted, what can fail, how it names ranks, where tests let a process die |
 
 pub mod barrier;
 pub mod bootstrap;
@@ -48,6 +48,7 @@ pub mod kill;
 pub mod leaders;
 mod line;
 mod segment;
+mod share;
 mod sight;
 pub mod start;
 pub mod task;
@@ -66,6 +67,7 @@ pub use barrier::{Barrier, Progress};
 pub use channel::MAX_TAG;
 pub use counters::{Fallback, Snapshot};
 pub use error::{BusError, JoinError, Phase, WaitError, Why, Within};
+pub use share::Share;
 pub(crate) use sight::{Seen, all as seen};
 
 use channel::{Ends, EndsOf};
@@ -97,6 +99,8 @@ pub struct Options {
     pub deadline: Within,
     /// Whether ranks may run as different users. Each of them can break the bus for the others.
     pub any_user: bool,
+    /// Which ranks of a job these are, where they are not all: messages name them by their numbers in the job.
+    pub share: Option<Share>,
 }
 
 impl Options {
@@ -110,6 +114,7 @@ impl Options {
             cells: 256,
             deadline: Within::new(Duration::from_secs(60), "Options::deadline"),
             any_user: false,
+            share: None,
         }
     }
 
@@ -126,6 +131,7 @@ impl Options {
             job: join::hash(&self.job),
             any_user: self.any_user,
             rank: self.rank,
+            share: self.share,
         })
     }
 }
@@ -245,7 +251,7 @@ impl Bus {
         if fork::is_child() {
             return Err(JoinError::Forked);
         }
-        let waiting = Waiting::new(Phase::Connect, self.me, within.into());
+        let waiting = Waiting::new(Phase::Connect, self.me, within.into()).of(self.home.share);
         let home = &self.home;
         self.ends.with(|ends| {
             let segment = ends.segment;
@@ -451,7 +457,7 @@ impl Bus {
             _ if fork::is_child() => Err(BusError::Forked),
             Some(tag) if tag > MAX_TAG => Err(BusError::BadTag { tag }),
             _ if self.hung_up => Err(BusError::HungUp),
-            _ => Ok(Waiting::new(phase, self.me, within)),
+            _ => Ok(Waiting::new(phase, self.me, within).of(self.home.share)),
         }
     }
 }

@@ -15,6 +15,7 @@ use proxy_core::phone::{Corrupt, Signal, Sleeping, Wake, Word};
 
 use super::counters::{Counters, Fallback};
 use super::error::{Phase, WaitError, Why, Within};
+use super::share::Share;
 use crate::sys::{futex, thread};
 
 /// A sleep at most. Also what a lost wake-up costs.
@@ -166,6 +167,7 @@ pub(super) struct Waiting {
     pub(super) phase: Phase,
     pub(super) rank: u16,
     pub(super) within: Within,
+    share: Option<Share>,
     start: Instant,
 }
 
@@ -176,8 +178,14 @@ impl Waiting {
             phase,
             rank,
             within,
+            share: None,
             start: Instant::now(),
         }
+    }
+
+    /// The same on a bus that has only these ranks of a job.
+    pub(super) const fn of(self, share: Option<Share>) -> Self {
+        Self { share, ..self }
     }
 
     /// When it began.
@@ -203,6 +211,7 @@ impl Waiting {
             left: in_state(segment, State::Left),
             elapsed: self.start.elapsed(),
             within: self.within,
+            share: self.share,
         }
     }
 
@@ -218,6 +227,7 @@ impl Waiting {
             left: RankSet::default(),
             elapsed: self.start.elapsed(),
             within: self.within,
+            share: self.share,
         }
     }
 }

@@ -21,6 +21,7 @@ use super::counters::{Counters, Fallback};
 use super::error::JoinError;
 use super::hello::{Failure, Line, RECORD_LIMIT, Reply};
 use super::segment::Segments;
+use super::share::{Named, Share};
 use super::wait;
 use crate::log;
 use crate::sys::eventfd::EventFd;
@@ -66,10 +67,10 @@ impl Connection {
 }
 
 /// Marks a rank as dead and wakes everybody. False = it had left, or was known to be dead.
-pub(super) fn bury(segment: Segment<'_>, rank: u16) -> bool {
+pub(super) fn bury(segment: Segment<'_>, rank: u16, share: Option<Share>) -> bool {
     match Members::of(segment).die(rank) {
         Ok(Some(_)) => {
-            log::warn(format_args!("bananaphone: rank {rank} is dead"));
+            log::warn(format_args!("bananaphone: {} is dead", Named(rank, share)));
             wait::wake_everybody(segment);
             true
         }
@@ -104,7 +105,11 @@ struct Shared {
 
 impl Watch {
     /// Starts the thread.
-    pub(super) fn start(mapping: &Arc<Mapping>, geometry: Geometry) -> Result<Self, JoinError> {
+    pub(super) fn start(
+        mapping: &Arc<Mapping>,
+        geometry: Geometry,
+        share: Option<Share>,
+    ) -> Result<Self, JoinError> {
         let bell = EventFd::new().map_err(JoinError::system("eventfd"))?;
         let shared = Arc::new(Shared {
             bell,
@@ -118,6 +123,7 @@ impl Watch {
         let mut watcher = Watcher {
             shared: Arc::clone(&shared),
             segment: Tied::<Segments>::new(mapping, |words| Segment::again(words, geometry))?,
+            share,
             lines: Vec::new(),
             connections: Vec::new(),
             with_hub: Some(RankSet::default()),
@@ -191,6 +197,8 @@ struct Watched {
 struct Watcher {
     shared: Arc<Shared>,
     segment: Tied<Segments>,
+    /// For messages.
+    share: Option<Share>,
     lines: Vec<Watched>,
     connections: Vec<Arc<Connection>>,
     /// The end of the hub's sockets is the end of its process, and these are the other ranks there as far as they are known. `None` =
@@ -267,7 +275,9 @@ impl Watcher {
 
     /// False = it had left, or was known to be dead.
     fn bury(&self, rank: u16) -> bool {
-        let is_news = self.segment.with(|segment| bury(*segment, rank));
+        let is_news = self
+            .segment
+            .with(|segment| bury(*segment, rank, self.share));
         if is_news {
             // Relaxed: see `Watch::news`.
             self.shared.news.fetch_add(1, Ordering::Relaxed);

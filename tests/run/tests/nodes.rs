@@ -36,18 +36,38 @@ fn another_execution_on_one_node_is_an_error_on_all() {
         "sendrecv -r 4 --nodes 2 --ranks-per-process 2 -b 4 -e 4 --debug --fault 3:execution";
     let outcome = run(args);
     outcome.assert(1, &["MPMD execution is not supported"]);
-    for (process, rank) in [
-        ("ranks 0 to 1", 0),
-        ("ranks 0 to 1", 1),
-        ("ranks 2 to 3", 0),
-        ("ranks 2 to 3", 1),
+    for (process, rank, local, machine) in [
+        ("ranks 0 to 1", 0, 0, 0),
+        ("ranks 0 to 1", 1, 1, 0),
+        ("ranks 2 to 3", 2, 0, 1),
+        ("ranks 2 to 3", 3, 1, 1),
     ] {
-        let told = outcome.stderr.lines().any(|line| {
-            line.starts_with(&format!("{process}: "))
-                && line.contains(&format!("rank {rank} of 2: barrier 1 #"))
-        });
+        let who = format!("rank {rank} (local rank {local} of machine {machine}): barrier 1 #");
+        let told = (outcome.stderr.lines())
+            .any(|line| line.starts_with(&format!("{process}: ")) && line.contains(&who));
         assert!(told, "{process}, {rank}: {outcome:?}");
     }
+    let blamed = "rank 3 is at another execution";
+    assert!(outcome.stderr.contains(blamed), "{outcome:?}");
+}
+
+/// The warning that a rank of a node is dead. The rank that would give it may end before, by what the library tells it: then there is another run.
+#[test]
+fn ranks_of_a_node_are_named_by_their_numbers_in_the_job() {
+    for _ in 0..20 {
+        let mut running = start(&format!("{ENDLESS} --debug"));
+        running.first_row();
+        signal(running.rank(3), libc::SIGKILL);
+        let outcome = running.finish();
+        outcome.assert(1, &["error: rank 3 was killed by signal 9 (SIGKILL)"]);
+        let told = |line: &&str| line.starts_with("rank 2: ") && line.ends_with(" is dead");
+        if let Some(line) = outcome.stderr.lines().find(told) {
+            let named = "bananaphone: rank 3 (local rank 1 of machine 1) is dead";
+            assert!(line.ends_with(named), "{outcome:?}");
+            return;
+        }
+    }
+    panic!("rank 2 has told of no death in 20 runs");
 }
 
 /// The launchers of a job, each with the same command line but for its node.

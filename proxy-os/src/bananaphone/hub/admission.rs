@@ -106,7 +106,7 @@ impl Service {
     /// Whether the bus still waits for this rank.
     fn is_needed(&self, rank: u16) -> Result<(), Refusal> {
         if let Some(failure) = &self.failed {
-            return Err(Refusal::Failed(failure.clone()));
+            return Err(Refusal::Failed(Box::new(failure.clone())));
         }
         let gone = |state| self.segment.with(|segment| wait::in_state(*segment, state));
         let (dead, left) = (gone(State::Dead), gone(State::Left));
@@ -146,7 +146,8 @@ impl Service {
         }
         self.seen = self.seen.with(rank);
         let Ok(line) = line else {
-            self.segment.with(|segment| bury(*segment, rank));
+            self.segment
+                .with(|segment| bury(*segment, rank, self.terms.share));
             return;
         };
         kill::point(Point::LetIn);

@@ -17,7 +17,7 @@ use proxy_os::bananaphone::bootstrap::{
 };
 use proxy_os::bananaphone::leaders::{Leaders, Seat};
 use proxy_os::bananaphone::task::TaskBarrier;
-use proxy_os::bananaphone::{Barrier, Bus, JoinError, Options, Within};
+use proxy_os::bananaphone::{Barrier, Bus, JoinError, Options, Share, Within};
 
 use crate::job::Start;
 use crate::wire::Failure;
@@ -61,13 +61,19 @@ impl Meeting {
         let layout = start.job.layout;
         let node = layout.node_of(rank);
         let first = layout.ranks_of(&(node..node + 1)).start;
-        let world = u16::try_from(layout.per_node()).map_err(Failure::own)?;
-        let rank = u16::try_from(rank - first).map_err(Failure::own)?;
+        let short = |number: u32| u16::try_from(number).map_err(Failure::own);
+        let share = Share {
+            machine: short(node)?,
+            first: short(first)?,
+        };
+        let (rank, world) = (short(rank - first)?, short(layout.per_node())?);
         let options = Options {
             barriers: BARRIERS,
             deadline: within,
+            share: (layout.nodes > 1).then_some(share),
             ..Options::new(start.bus(node), rank, world)
         };
+        let not_joined = |error| not_joined(error, first);
         let bus = Bus::create(&options).map_err(not_joined)?;
         bus.connect(within).map_err(not_joined)?;
         let between = barrier(&bus, BETWEEN)?;
@@ -188,13 +194,18 @@ fn barrier(bus: &Bus, slot: u16) -> Result<Barrier, Failure> {
         .map_err(Failure::own)
 }
 
-/// Most of what keeps a rank from the bus is another rank.
-fn not_joined(error: JoinError) -> Failure {
-    let text = format!("cannot meet the other ranks: {error}");
-    match error {
-        JoinError::Wait(_) | JoinError::Peer { .. } => Failure::by_peer(text),
-        _ => Failure::own(text),
-    }
+/// Most of what keeps a rank from the bus is another rank. `first` = the number of the bus's rank 0.
+fn not_joined(error: JoinError, first: u32) -> Failure {
+    let by_peer = matches!(error, JoinError::Wait(_) | JoinError::Peer { .. });
+    let why = match error {
+        JoinError::Peer {
+            rank: Some(rank),
+            cause,
+        } => format!("rank {} could not join: {cause}", first + u32::from(rank)),
+        error => error.to_string(),
+    };
+    let text = format!("cannot meet the other ranks: {why}");
+    Failure { text, by_peer }
 }
 
 /// Says what rank 0 knows, and on the others what they can know: that the exchange failed.
