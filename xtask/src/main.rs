@@ -106,12 +106,8 @@ enum Verb {
         /// Where the picture goes.
         #[arg(short, long, value_name = "SVG")]
         output: PathBuf,
-        /// Draw from here on: microseconds after the first event.
-        #[arg(long, value_name = "US")]
-        from: Option<f64>,
-        /// Draw up to here.
-        #[arg(long, value_name = "US")]
-        to: Option<f64>,
+        #[command(flatten)]
+        window: timeline::Window,
     },
     /// Boot the conformance suite without an operating system in emulators, and weigh the core.
     Bare {
@@ -176,9 +172,8 @@ fn main() -> ExitCode {
         Verb::Timeline {
             file,
             output,
-            from,
-            to,
-        } => timeline::verb(&file, &output, timeline::Window { from, to }),
+            window,
+        } => timeline::verb(&file, &output, window),
         Verb::Bare { images, bless } => bare::verb(&workspace, &images, bless),
         Verb::Verify {
             checks,

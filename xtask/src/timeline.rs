@@ -13,17 +13,28 @@ use serde_json::Value;
 const WIDTH: f64 = 1200.0;
 /// Room for the names of rows.
 const LEFT: f64 = 190.0;
+/// Where the names of tracks begin, behind that of their process.
+const TRACK: f64 = 100.0;
+/// Width of a letter, about: as wide as common fonts have it, so that texts do not run into what follows.
+const LETTER: f64 = 7.2;
 const RIGHT: f64 = 10.0;
 const TOP: f64 = 44.0;
 const ROW: f64 = 16.0;
 /// Gap above the rows of the next process.
 const GAP: f64 = 8.0;
 
-/// The part of the trace to draw, in microseconds from its first event.
-#[derive(Debug, Clone, Copy)]
+/// The part of the trace to draw.
+#[derive(Debug, Clone, Copy, clap::Args)]
 pub(crate) struct Window {
-    pub(crate) from: Option<f64>,
-    pub(crate) to: Option<f64>,
+    /// Draw this execution of all ranks alone.
+    #[arg(long, value_name = "NUMBER")]
+    exec: Option<u64>,
+    /// Draw from here on: microseconds after the first event of a rank, or of the execution.
+    #[arg(long, value_name = "US")]
+    from: Option<f64>,
+    /// Draw up to here.
+    #[arg(long, value_name = "US")]
+    to: Option<f64>,
 }
 
 /// `timeline`.
@@ -44,6 +55,19 @@ struct Mark {
     /// `None`: an instant.
     lasts: Option<f64>,
     name: String,
+    /// The execution, for states of a task.
+    exec: Option<u64>,
+}
+
+impl Mark {
+    fn until(&self) -> f64 {
+        self.since + self.lasts.unwrap_or(0.0)
+    }
+
+    /// Whether it is a rank's, and not a pause of a worker, which may be long before the first and after the last.
+    fn is_work(&self) -> bool {
+        !["asleep", "wake"].contains(&self.name.as_str())
+    }
 }
 
 /// A row: process and thread number, which sort it.
@@ -56,29 +80,59 @@ struct Trace {
     rows: BTreeMap<Row, Vec<Mark>>,
 }
 
+impl Trace {
+    /// Beginning and end of a window, in microseconds of the trace's clock.
+    fn bounds(&self, window: Window) -> Result<(f64, f64), String> {
+        let marks = || self.rows.values().flatten();
+        let work = |mark: &&Mark| match window.exec {
+            Some(exec) => mark.exec == Some(exec),
+            None => mark.is_work(),
+        };
+        let first = (marks().filter(work).map(|mark| mark.since)).fold(f64::INFINITY, f64::min);
+        let last = (marks().filter(work).map(Mark::until)).fold(first, f64::max);
+        if !first.is_finite() {
+            return Err(match window.exec {
+                Some(exec) => format!(
+                    "it has no execution {exec}; accepted: {}",
+                    self.executions()
+                ),
+                None => "it has no events of a rank".to_owned(),
+            });
+        }
+        let from = first + window.from.unwrap_or(0.0);
+        let to = window.to.map_or(last, |to| first + to);
+        Ok((from, to.max(from + 1.0)))
+    }
+
+    fn executions(&self) -> String {
+        let all = || self.rows.values().flatten().filter_map(|mark| mark.exec);
+        match (all().min(), all().max()) {
+            (Some(first), Some(last)) => format!("{first} to {last}"),
+            _ => "a trace with tasks".to_owned(),
+        }
+    }
+}
+
 /// The picture of a trace.
 fn draw(text: &str, window: Window) -> Result<String, String> {
     let trace = read(text)?;
-    let marks = || trace.rows.values().flatten();
-    let first = marks().map(|mark| mark.since).fold(f64::INFINITY, f64::min);
-    let last = marks()
-        .map(|mark| mark.since + mark.lasts.unwrap_or(0.0))
-        .fold(first, f64::max);
-    if !first.is_finite() {
-        return Err("it has no events".to_owned());
-    }
-    let from = first + window.from.unwrap_or(0.0);
-    let to = window.to.map_or(last, |to| first + to).max(from + 1.0);
+    let (from, to) = trace.bounds(window)?;
     let scale = (WIDTH - LEFT - RIGHT) / (to - from);
     let mut body = String::new();
     let mut y = TOP;
     let mut process = None;
     for (row, marks) in &trace.rows {
-        if process.is_some_and(|process| process != row.0) {
+        let first = process != Some(row.0);
+        if first && process.is_some() {
             y += GAP;
         }
         process = Some(row.0);
-        label(&mut body, &trace, *row, y);
+        let _ = writeln!(
+            body,
+            "<rect x=\"{LEFT}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{ROW}\" fill=\"#f6f6f6\"/>",
+            WIDTH - LEFT - RIGHT
+        );
+        label(&mut body, &trace, *row, first, y);
         boxes(&mut body, marks, (from, to), scale, y);
         y += ROW;
     }
@@ -116,32 +170,40 @@ fn read(text: &str) -> Result<Trace, String> {
             Some("i") => None,
             _ => continue,
         };
-        trace
-            .rows
-            .entry(row)
-            .or_default()
-            .push(Mark { since, lasts, name });
+        trace.rows.entry(row).or_default().push(Mark {
+            since,
+            lasts,
+            name,
+            exec: event["args"]["exec"].as_u64(),
+        });
     }
     Ok(trace)
 }
 
-fn label(out: &mut String, trace: &Trace, row: Row, y: f64) {
-    let unnamed = String::new();
-    let process = trace.processes.get(&row.0).unwrap_or(&unnamed);
-    let thread = trace.threads.get(&row).unwrap_or(&unnamed);
-    let text = escape(&format!("{process} {thread}"));
-    let _ = writeln!(
-        out,
-        "<text x=\"4\" y=\"{:.1}\">{text}</text>",
-        y + ROW - 4.0
-    );
+/// Names a row by its track, and the first of a process by that, too.
+fn label(out: &mut String, trace: &Trace, row: Row, first: bool, y: f64) {
+    let y = y + ROW - 4.0;
+    if first && let Some(process) = trace.processes.get(&row.0) {
+        let process = escape(process);
+        let _ = writeln!(
+            out,
+            "<text x=\"4\" y=\"{y:.1}\" font-weight=\"bold\">{process}</text>"
+        );
+    }
+    if let Some(thread) = trace.threads.get(&row) {
+        let thread = escape(thread);
+        let _ = writeln!(out, "<text x=\"{TRACK}\" y=\"{y:.1}\">{thread}</text>");
+    }
 }
 
 fn boxes(out: &mut String, marks: &[Mark], (from, to): (f64, f64), scale: f64, y: f64) {
     // The pixel that was drawn last, per color.
     let mut drawn: BTreeMap<&str, i64> = BTreeMap::new();
-    for mark in marks {
-        let until = mark.since + mark.lasts.unwrap_or(0.0);
+    // Instants on top, at the edges of the spans that they begin.
+    let (spans, instants): (Vec<&Mark>, Vec<&Mark>) =
+        marks.iter().partition(|mark| mark.lasts.is_some());
+    for mark in spans.into_iter().chain(instants) {
+        let until = mark.until();
         if until < from || mark.since > to {
             continue;
         }
@@ -157,10 +219,11 @@ fn boxes(out: &mut String, marks: &[Mark], (from, to): (f64, f64), scale: f64, y
         let _ = match mark.lasts {
             Some(lasts) => writeln!(
                 out,
-                "<rect x=\"{x:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" fill=\"{color}\"><title>{title}, {lasts:.1} us</title></rect>",
+                "<rect x=\"{x:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" fill=\"{color}\"><title>{title}, {lasts:.1} us</title></rect>{}",
                 y + 2.0,
                 width.max(0.5),
                 ROW - 4.0,
+                inside(&mark.name, x, y, width),
             ),
             None => writeln!(
                 out,
@@ -169,6 +232,19 @@ fn boxes(out: &mut String, marks: &[Mark], (from, to): (f64, f64), scale: f64, y
             ),
         };
     }
+}
+
+/// The name of a block inside its box, if there is room for it; run states are told by their color.
+fn inside(name: &str, x: f64, y: f64, width: f64) -> String {
+    if !name.starts_with("block") || width < LETTER * name.len() as f64 {
+        return String::new();
+    }
+    format!(
+        "<text x=\"{:.1}\" y=\"{:.1}\" font-size=\"10\" fill=\"#fff\">{}</text>",
+        x + 4.0,
+        y + ROW - 4.5,
+        escape(name)
+    )
 }
 
 /// What is drawn how, in order of the legend.
@@ -193,14 +269,14 @@ fn color(name: &str) -> &'static str {
 
 fn legend() -> String {
     let mut out = String::new();
-    let mut x = LEFT;
+    let mut x = 4.0;
     for (name, color) in COLORS.into_iter().chain([("start, stop", OTHER)]) {
         let _ = writeln!(
             out,
             "<rect x=\"{x:.1}\" y=\"6\" width=\"10\" height=\"10\" fill=\"{color}\"/><text x=\"{:.1}\" y=\"15\">{name}</text>",
             x + 14.0,
         );
-        x += 24.0 + 6.4 * name.len() as f64;
+        x += 26.0 + LETTER * name.len() as f64;
     }
     out
 }
@@ -252,6 +328,7 @@ mod tests {
     use super::*;
 
     const ALL: Window = Window {
+        exec: None,
         from: None,
         to: None,
     };
@@ -269,7 +346,9 @@ mod tests {
                {"ph":"i","s":"t","name":"device trigger","pid":2,"tid":7,"ts":1100}"#,
         );
         let picture = draw(&text, ALL).unwrap();
-        assert!(picture.contains(">rank 2 a&lt;b</text>"), "{picture}");
+        for label in [">rank 2</text>", ">a&lt;b</text>"] {
+            assert!(picture.contains(label), "{picture}");
+        }
         let half = format!(
             "<rect x=\"{LEFT:.1}\" y=\"46.0\" width=\"500.0\" height=\"12.0\" fill=\"#3a86c8\">"
         );
@@ -290,10 +369,30 @@ mod tests {
         let window = Window {
             from: Some(150.0),
             to: Some(350.0),
+            ..ALL
         };
         let picture = draw(&text, window).unwrap();
         assert!(!picture.contains("IDLE, 100.0 us"), "{picture}");
         assert!(picture.contains("block 1, 100.0 us"), "{picture}");
+    }
+
+    #[test]
+    fn one_execution_fills_the_picture_and_the_sleep_before_the_first_event_does_not() {
+        let text = trace(
+            r#"{"ph":"X","name":"asleep","pid":9,"tid":0,"ts":0,"dur":1000000},
+               {"ph":"X","name":"IDLE","pid":1,"tid":1,"ts":1000000,"dur":100,"args":{"exec":6}},
+               {"ph":"X","name":"IDLE","pid":1,"tid":1,"ts":1000100,"dur":100,"args":{"exec":7}}"#,
+        );
+        let half = format!("<rect x=\"{LEFT:.1}\" y=\"46.0\" width=\"500.0\"");
+        assert!(draw(&text, ALL).unwrap().contains(&half));
+        let one = |exec| Window {
+            exec: Some(exec),
+            ..ALL
+        };
+        let all = format!("<rect x=\"{LEFT:.1}\" y=\"46.0\" width=\"1000.0\"");
+        assert!(draw(&text, one(7)).unwrap().contains(&all));
+        let error = draw(&text, one(8)).unwrap_err();
+        assert_eq!(error, "it has no execution 8; accepted: 6 to 7");
     }
 
     #[test]

@@ -32,7 +32,12 @@ impl Trace {
         rows.sort_unstable_by_key(|row| (process(gid, row.0), thread(row.1, row.2)));
         rows.dedup();
         out.write_all(b"{\"traceEvents\":[\n")?;
-        let names = rows.into_iter().flat_map(|row| names(gid, row));
+        let mut processes: Vec<Option<Rank>> = rows.iter().map(|row| row.0).collect();
+        processes.dedup();
+        let processes = processes
+            .into_iter()
+            .flat_map(|rank| process_names(gid, rank));
+        let names = processes.chain(rows.into_iter().flat_map(|row| thread_names(gid, row)));
         let mut separator: &[u8] = b"";
         for event in names.chain(placed.iter().map(|placed| event(gid, placed))) {
             out.write_all(separator)?;
@@ -78,19 +83,26 @@ fn thread(track: Track, lane: usize) -> u64 {
     track * LANES + (lane as u64).min(LANES - 1)
 }
 
-fn names(gid: Gid, (rank, track, lane): (Option<Rank>, Track, usize)) -> [Value; 3] {
-    let (process, thread) = (process(gid, rank), thread(track, lane));
+fn process_names(gid: Gid, rank: Option<Rank>) -> [Value; 2] {
+    let process = process(gid, rank);
     let name = match rank {
         Some(rank) => format!("rank {}", rank.0),
-        None => format!("worker of gid {}", gid.0),
+        None => format!("gid {}", gid.0),
     };
+    [
+        json!({"ph": "M", "name": "process_name", "pid": process, "args": {"name": name}}),
+        json!({"ph": "M", "name": "process_sort_index", "pid": process, "args": {"sort_index": process}}),
+    ]
+}
+
+fn thread_names(gid: Gid, (rank, track, lane): (Option<Rank>, Track, usize)) -> [Value; 2] {
+    let (process, thread) = (process(gid, rank), thread(track, lane));
     let row = match track {
         Track::Worker => "worker".to_owned(),
         Track::Tasks(kind) => format!("{kind} tasks"),
         Track::Stream(stream) => format!("stream {stream}"),
     };
     [
-        json!({"ph": "M", "name": "process_name", "pid": process, "args": {"name": name}}),
         json!({"ph": "M", "name": "thread_name", "pid": process, "tid": thread, "args": {"name": row}}),
         json!({"ph": "M", "name": "thread_sort_index", "pid": process, "tid": thread, "args": {"sort_index": thread}}),
     ]

@@ -101,6 +101,10 @@ struct Cli {
     /// Write the results to this file, too
     #[arg(long, value_name = "FILE")]
     report_to_json_file: Option<PathBuf>,
+    /// Write what each worker of this launcher's ranks did to this file, for Perfetto or chrome://tracing; `cargo xtask timeline FILE -o
+    /// out.svg` makes a picture of it
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
     /// Show no progress
     #[arg(long)]
     non_interactive: bool,
@@ -146,6 +150,8 @@ pub(crate) struct Output {
     pub(crate) stats: Vec<Stat>,
     /// The JSON file.
     pub(crate) json: Option<PathBuf>,
+    /// The trace.
+    pub(crate) trace: Option<PathBuf>,
     /// No progress line.
     pub(crate) non_interactive: bool,
     /// Messages of the ranks are shown.
@@ -220,6 +226,7 @@ fn check(cli: Cli) -> Result<(Job, Output), clap::Error> {
     let output = Output {
         stats: cli.stats,
         json: cli.report_to_json_file,
+        trace: cli.trace,
         non_interactive: cli.non_interactive,
         debug: cli.debug,
         timeout_given: cli.timeout.is_some(),

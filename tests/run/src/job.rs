@@ -122,6 +122,8 @@ pub(crate) struct Start {
     pub(crate) root: String,
     /// Process id of the launcher: a rank that has another parent is an orphan.
     pub(crate) launcher: u32,
+    /// The folder for the process's part of the trace, if one is wanted.
+    pub(crate) trace: Option<PathBuf>,
 }
 
 impl Start {

@@ -87,6 +87,16 @@ pub(crate) const fn readable(fd: RawFd) -> pollfd {
     }
 }
 
+/// Reserves so many bytes of a file, from its beginning.
+pub(crate) fn reserve(file: &File, bytes: u64) -> io::Result<()> {
+    let bytes = libc::off_t::try_from(bytes).unwrap_or(libc::off_t::MAX);
+    // SAFETY: an open descriptor; no memory is passed.
+    match unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, bytes) } {
+        0 => Ok(()),
+        errno => Err(io::Error::from_raw_os_error(errno)),
+    }
+}
+
 /// Makes reads of a descriptor return at once.
 pub(crate) fn set_nonblocking(fd: &impl AsFd) -> io::Result<()> {
     let fd = fd.as_fd().as_raw_fd();

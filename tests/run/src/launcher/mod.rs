@@ -8,9 +8,11 @@ mod roll;
 mod root;
 mod run;
 pub(crate) mod screen;
+mod trace;
 mod verdict;
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::ops::Range;
 use std::process::ExitCode;
 
 use proxy_os::Settings;
@@ -26,6 +28,7 @@ pub(crate) use process::ending;
 use root::Root;
 use run::{End, Run};
 use screen::{Screen, USAGE};
+use trace::TraceFile;
 
 /// Runs a job to its end. All ranks have ended when it returns.
 pub(crate) fn main(job: Job, output: Output) -> ExitCode {
@@ -37,16 +40,42 @@ pub(crate) fn main(job: Job, output: Output) -> ExitCode {
             return ExitCode::from(USAGE);
         }
     };
-    match run(job, &output, json, &mut screen) {
+    let trace = output
+        .trace
+        .as_deref()
+        .map(|path| TraceFile::open(path, job.layout.ranks));
+    let trace = match trace.transpose() {
+        Ok(trace) => trace,
+        Err(message) => {
+            screen.note(&format!("error: {message}"));
+            return ExitCode::from(USAGE);
+        }
+    };
+    let (layout, nodes) = (job.layout, nodes_of(&job, &output));
+    let ended = run(job, &output, json, trace.as_ref(), &mut screen);
+    let merged = trace.map_or(Ok(None), |trace| trace.merge(layout, nodes));
+    match (&ended, &merged) {
+        // Of a run that failed its own reason is the last word.
+        (_, Ok(Some(text))) | (Err(_), Err(text)) => screen.note(text),
+        _ => {}
+    }
+    match ended.and_then(|code| merged.map(|_| code)) {
         Ok(code) => code,
         Err(message) => screen::failed(&message, |text| screen.note(text)),
     }
+}
+
+/// The nodes whose ranks this launcher starts.
+fn nodes_of(job: &Job, output: &Output) -> Range<u32> {
+    let place = output.place.as_ref();
+    place.map_or(0..job.layout.nodes, |place| place.node..place.node + 1)
 }
 
 fn run(
     mut job: Job,
     output: &Output,
     json: Option<JsonFile>,
+    trace: Option<&TraceFile>,
     screen: &mut Screen,
 ) -> Result<ExitCode, String> {
     // The ranks say what is to be said of a value that is accepted.
@@ -58,20 +87,19 @@ fn run(
         job.timeout = seconds;
     }
     let place = output.place.as_ref();
-    let nodes = place.map_or(0..job.layout.nodes, |place| place.node..place.node + 1);
-    memory::check(&job, &nodes)?;
+    memory::check(&job, &nodes_of(&job, output))?;
     job.barrier &= !*settings.disable_execution_barrier();
     let mut signals =
         Signals::take(&wanted()).map_err(|error| format!("cannot take over signals: {error}"))?;
     let mut door = match place {
         None => None,
         Some(place) if place.node == 0 => Some(Door::open(&place.root, &job, output.seed_given)?),
-        Some(place) => return follow(job, place, output, &mut signals, screen),
+        Some(place) => return follow(job, place, output, trace, &mut signals, screen),
     };
     let ended = lead(
         job,
         output,
-        json,
+        (json, trace),
         &settings,
         (&mut signals, screen, door.as_mut()),
     );
@@ -98,7 +126,7 @@ fn wanted() -> Vec<i32> {
 fn lead(
     job: Job,
     output: &Output,
-    json: Option<JsonFile>,
+    (json, trace): (Option<JsonFile>, Option<&TraceFile>),
     settings: &Settings,
     (signals, screen, mut door): (&mut Signals, &mut Screen, Option<&mut Door>),
 ) -> Result<(u8, String), String> {
@@ -114,6 +142,7 @@ fn lead(
         job,
         root: root.address.clone(),
         launcher: std::process::id(),
+        trace: trace.map(TraceFile::parts),
     };
     if let Some(door) = &mut door {
         door.start(&start.job, &start.root);

@@ -11,31 +11,24 @@ mod plan;
 mod process;
 mod runner;
 mod stuck;
+mod trace;
 mod wait;
 
 use std::io;
 use std::sync::Arc;
 
-use proxy_os::Settings;
-use proxy_os::nccom::Library;
-
-use crate::job::{Job, Start};
+use crate::job::Job;
 use crate::wire::{Failure, Message, Speaker};
 use connection::Connection;
 use meeting::Meeting;
+use process::Process;
 pub(crate) use process::main;
 use runner::Runner;
 
 /// Runs rank `rank` to its end.
-fn run(
-    rank: u32,
-    start: &Start,
-    settings: &Settings,
-    library: Arc<Library>,
-    speaker: &Speaker,
-) -> Result<(), Failure> {
-    let mut meeting = Meeting::join(start, rank)?;
-    let done = together(rank, start, settings, library, &mut meeting, speaker);
+fn run(rank: u32, process: &Process<'_>, speaker: &Speaker) -> Result<(), Failure> {
+    let mut meeting = Meeting::join(process.start, rank)?;
+    let done = together(rank, process, &mut meeting, speaker);
     if done.is_err() {
         // What this rank said last on the bus shall still be heard: that of a rank that has left is not.
         std::mem::forget(meeting);
@@ -46,33 +39,31 @@ fn run(
 /// From the library's bootstrap to the end, with all others there.
 fn together(
     rank: u32,
-    start: &Start,
-    settings: &Settings,
-    library: Arc<Library>,
+    process: &Process<'_>,
     meeting: &mut Meeting,
     speaker: &Speaker,
 ) -> Result<(), Failure> {
-    let connection = Connection::join(library, rank, start, meeting)?;
-    let done = connected(&connection, start, settings, meeting, speaker);
+    let library = Arc::clone(&process.library);
+    let connection = Connection::join(library, rank, process.start, meeting)?;
+    let done = connected(&connection, process, meeting, speaker);
     if done.is_err() {
         // Its end would wait for other nodes.
         std::mem::forget(connection);
         return done;
     }
-    connection.leave(start.job.deadline())
+    connection.leave(process.start.job.deadline())
 }
 
 /// All sizes, with a connection to all others; returns when they are through, too.
 fn connected(
     connection: &Connection,
-    start: &Start,
-    settings: &Settings,
+    process: &Process<'_>,
     meeting: &mut Meeting,
     speaker: &Speaker,
 ) -> Result<(), Failure> {
-    let job = &start.job;
+    let job = &process.start.job;
     speaker.say(Message::Joined).map_err(unheard)?;
-    let mut runner = Runner::new(job, settings, connection, meeting)?;
+    let mut runner = Runner::new(process, connection, meeting)?;
     let done = sizes(&mut runner, job, speaker).and_then(|()| runner.release());
     if done.is_err() {
         // Its end would wait for a worker that may be stuck.

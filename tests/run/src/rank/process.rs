@@ -11,6 +11,7 @@ use std::sync::Arc;
 use proxy_os::nccom::Library;
 use proxy_os::{Settings, log};
 
+use super::trace::Traces;
 use super::{run, unheard};
 use crate::job::{Job, Start};
 use crate::launcher::screen;
@@ -51,17 +52,18 @@ fn pipe(start: &Start) -> io::Result<Option<File>> {
 
 /// What the ranks of a process share.
 #[derive(Debug)]
-struct Process<'a> {
-    start: &'a Start,
-    settings: Settings,
-    library: Arc<Library>,
+pub(super) struct Process<'a> {
+    pub(super) start: &'a Start,
+    pub(super) settings: Settings,
+    pub(super) library: Arc<Library>,
+    pub(super) traces: Traces,
 }
 
 /// Runs all ranks; true = each has finished, and said so. A rank that fails says so and leaves the others to find out: what they say
 /// may be nearer to the cause.
 fn all(ranks: Range<u32>, start: &Start, pipe: File) -> bool {
     let speaker = Speaker::new(ranks.start, pipe);
-    let process = match prepare(start) {
+    let process = match prepare(ranks.start, start) {
         Ok(process) => process,
         Err(failure) => return tell(&speaker, Err(failure)),
     };
@@ -91,24 +93,32 @@ fn all(ranks: Range<u32>, start: &Start, pipe: File) -> bool {
             });
         rest.fold(first, |all, one| all & one)
     })
+    .then(|| process.traces.write())
+    .is_some_and(|written| match written {
+        Ok(()) => true,
+        Err(failure) => tell(&speaker, Err(failure)),
+    })
 }
 
 impl Process<'_> {
     /// Runs one rank on this thread; true = it has finished, and said so.
     fn rank(&self, rank: u32, speaker: &Speaker) -> bool {
-        let body = || {
-            let library = Arc::clone(&self.library);
-            run(rank, self.start, &self.settings, library, speaker)
-        };
+        let body = || run(rank, self, speaker);
         // The panic itself has been printed; the others of this process go on until they find out.
         let done = catch_unwind(AssertUnwindSafe(body))
             .unwrap_or_else(|_| Err(Failure::own("panicked, which is a bug of the rank")));
+        if done.is_err()
+            && let Err(failure) = self.traces.write()
+        {
+            // What has failed before is what is to be told.
+            log::warn(format_args!("{}", failure.text));
+        }
         tell(speaker, done)
     }
 }
 
 /// Settings and library, which are the same for all ranks.
-fn prepare(start: &Start) -> Result<Process<'_>, Failure> {
+fn prepare(first: u32, start: &Start) -> Result<Process<'_>, Failure> {
     let settings = settings(&start.job)?;
     let named = &start.job.library;
     let library = proxy_os::nccom::shared(named.as_os_str())
@@ -117,6 +127,7 @@ fn prepare(start: &Start) -> Result<Process<'_>, Failure> {
         start,
         settings,
         library,
+        traces: Traces::new(start.trace.clone(), first),
     })
 }
 

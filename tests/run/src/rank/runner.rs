@@ -9,12 +9,13 @@ use proxy_kit::device::{Device, Fault};
 use proxy_kit::golden::golden;
 use proxy_kit::verify::verify;
 use proxy_os::nccom::ProxyComm;
-use proxy_os::{Context, Group, Release, Settings};
+use proxy_os::{Context, Group, Release};
 
 use super::barrier::ExecutionBarrier;
 use super::connection::Connection;
 use super::meeting::Meeting;
 use super::plan::Loaded;
+use super::process::Process;
 use super::unheard;
 use super::wait::Wait;
 use crate::job::{Check, FaultKind, Job};
@@ -51,14 +52,15 @@ pub(super) struct Runner<'a> {
 impl<'a> Runner<'a> {
     /// Starts worker and device.
     pub(super) fn new(
-        job: &'a Job,
-        settings: &Settings,
+        process: &Process<'a>,
         connection: &'a Connection,
         meeting: &'a mut Meeting,
     ) -> Result<Self, Failure> {
+        let (job, settings) = (&process.start.job, &process.settings);
         // Devices are numbered on each machine.
         let device = meeting.place();
         let group = Group::for_device(device, settings, job.deadline()).map_err(Failure::own)?;
+        process.traces.start(group.queue());
         let barrier = job.barrier.then(|| {
             let leaders = connection.leaders();
             let leaders = leaders.filter(|_| *settings.internode_execution_barrier());

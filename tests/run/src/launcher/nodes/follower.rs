@@ -14,6 +14,7 @@ use crate::cli::Output;
 use crate::job::{Job, Start};
 use crate::launcher::crew::Crew;
 use crate::launcher::screen::{Screen, unwritten};
+use crate::launcher::trace::TraceFile;
 use crate::layout::name;
 use crate::sys::{self, Signals, readable};
 use crate::wire::Message;
@@ -44,10 +45,11 @@ pub(crate) fn follow(
     job: Job,
     place: &Place,
     output: &Output,
+    trace: Option<&TraceFile>,
     signals: &mut Signals,
     screen: &mut Screen,
 ) -> Result<ExitCode, String> {
-    let over = match Follower::meet(job, place, output, signals)? {
+    let over = match Follower::meet(job, place, output, trace, signals)? {
         Ok(mut follower) => follower.work(output, signals, screen)?,
         Err(over) => over,
     };
@@ -92,6 +94,7 @@ impl Follower {
         job: Job,
         place: &Place,
         output: &Output,
+        trace: Option<&TraceFile>,
         signals: &mut Signals,
     ) -> Result<Result<Self, Over>, String> {
         let node = place.node;
@@ -110,6 +113,10 @@ impl Follower {
             format!("--root is {root}, where node 0 cannot be spoken with: {error}")
         })?;
         let started = wait_for_start(&mut link, &job, (root, since), signals)?;
+        let started = started.map(|start| Start {
+            trace: trace.map(TraceFile::parts),
+            ..start
+        });
         Ok(started.map(|start| Self { node, link, start }))
     }
 
@@ -186,6 +193,7 @@ fn wait_for_start(
                         job: Job { library, ..*all },
                         root,
                         launcher: std::process::id(),
+                        trace: None,
                     }));
                 }
                 Order::Refused(text) => return Err(text),
