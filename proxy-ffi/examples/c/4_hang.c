@@ -55,7 +55,7 @@ int main(int argc, char **argv)
     MUST(enc_proxy_group_get_health(group, &health));
     printf("health %u\n", health.state);
     fflush(stdout);
-    MUST(enc_proxy_report_to_fd(ENC_PROXY_TEXT, 50000, 1));
+    MUST(enc_proxy_report_to_fd(ENC_PROXY_TEXT, 1000, 1));
 
     /* A drain would wait for the device, too; its deadline says what is left. An abort ends the task at once. */
     if (enc_proxy_group_release(group, ENC_PROXY_DRAIN, 100000, NULL) != NRT_TIMEOUT)

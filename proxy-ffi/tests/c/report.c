@@ -2,6 +2,7 @@
 #define _DEFAULT_SOURCE
 #include <dirent.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <time.h>
 #include <unistd.h>
@@ -37,10 +38,15 @@ static encd_context *hang(void)
     config.blocks = &block;
     config.start_words = words;
     EXPECT(encd_context_create(world.group, &config, &context), NRT_SUCCESS);
-    EXPECT(enc_enq_proxy_tasks(context, 812), NRT_SUCCESS);
-    /* Seen by the worker once the wait for it has passed. */
+    enc_proxy_execution execution;
+    uint32_t state = 0;
     NRT_STATUS status;
-    EXPECT(enc_consume_proxy_task_status(context, PROXY_TASK_NETWORK, 50000, &status), NRT_TIMEOUT);
+    INIT(execution);
+    EXPECT(enc_proxy_enqueue(context, 812, &execution), NRT_SUCCESS);
+    while (state != PROXY_TASK_STATE_WAITING_DEVICE_TRIGGER) {
+        EXPECT(enc_proxy_poll(world.group, &execution.network, &state, &status), NRT_SUCCESS);
+        sched_yield();
+    }
     return context;
 }
 
