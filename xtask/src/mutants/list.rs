@@ -204,6 +204,18 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "",
     ),
     mutant(
+        "fresh start leaves executions armed",
+        "trigger.rs",
+        "self.arms.reset();",
+        "",
+    ),
+    mutant(
+        "lost order",
+        "queue/abort.rs",
+        "Ok(self.inbox.order())",
+        "Ok(Bell::Quiet)",
+    ),
+    mutant(
         "barrier passed before all arrived",
         "task/barrier.rs",
         "BarrierPoll::Pending => return Step::waiting(RunState::Idle),",
