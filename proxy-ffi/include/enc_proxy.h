@@ -469,8 +469,15 @@ typedef struct bp_config {
     uint32_t cells;
     /** 1 = ranks may run as different users, each of which can break the bus for the others. */
     uint32_t any_user;
-    /** Must be 0. */
-    uint32_t reserved;
+    /** With `machine_n`: the number in the job of the bus's rank 0. Else 0. */
+    uint32_t first_rank;
+    /** With `machine_n`: the machine, below that. Else 0. */
+    uint32_t machine;
+    /**
+     * Machines of a job whose ranks are on several, with a bus each: messages name ranks by their numbers in the job. 0 or 1 = the bus has
+     * all ranks.
+     */
+    uint32_t machine_n;
 } bp_config;
 
 /** Where a rank of a bus is. */

@@ -6,7 +6,7 @@ use std::ffi::c_char;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use proxy_core::phone::barrier::RankSet;
-use proxy_os::bananaphone::{Barrier, Bus, BusError, Options, Within};
+use proxy_os::bananaphone::{Barrier, Bus, BusError, Options, Share, Within};
 
 use crate::arg::{self, Out};
 use crate::call::{self, Done, Failure};
@@ -116,17 +116,43 @@ pub struct bp_config {
     pub cells: u32,
     /// 1 = ranks may run as different users, each of which can break the bus for the others.
     pub any_user: u32,
-    /// Must be 0.
-    pub reserved: u32,
+    /// With `machine_n`: the number in the job of the bus's rank 0. Else 0.
+    pub first_rank: u32,
+    /// With `machine_n`: the machine, below that. Else 0.
+    pub machine: u32,
+    /// Machines of a job whose ranks are on several, with a bus each: messages name ranks by their numbers in the job. 0 or 1 = the bus has
+    /// all ranks.
+    pub machine_n: u32,
 }
 record!(bp_config {
     struct_size: usize, flags: u64, job: *const c_char, timeout_us: u64, rank: u32, world: u32, barriers: u32,
-    cells: u32, any_user: u32, reserved: u32,
+    cells: u32, any_user: u32, first_rank: u32, machine: u32, machine_n: u32,
 });
 
 /// A timeout of a call on the bus, with the name that its messages give it.
 pub(crate) fn within(micros: u64, knob: &'static str) -> Within {
     Within::new(arg::long_timeout(micros), knob)
+}
+
+/// Which ranks of a job the bus has.
+fn share(config: &bp_config) -> Result<Option<Share>, Failure> {
+    let (first, machine, machines) = (config.first_rank, config.machine, config.machine_n);
+    let refused = || {
+        Failure::invalid(format_args!(
+            "first_rank {first}, machine {machine}, machine_n {machines}; accepted: up to 65535, a machine below machine_n, and 0 each with one machine"
+        ))
+    };
+    if machines <= 1 {
+        let none = first == 0 && machine == 0;
+        return none.then_some(None).ok_or_else(refused);
+    }
+    match (u16::try_from(first), u16::try_from(machine)) {
+        (Ok(first), Ok(number)) if machine < machines => Ok(Some(Share {
+            machine: number,
+            first,
+        })),
+        _ => Err(refused()),
+    }
 }
 
 /// # Safety
@@ -138,10 +164,10 @@ pub(crate) unsafe fn options(config: &bp_config) -> Result<Options, Failure> {
         u16::try_from(value)
             .map_err(|_| Failure::invalid(format_args!("{name} is {value}, accepted: up to 65535")))
     };
-    if job.is_empty() || config.any_user > 1 || config.reserved != 0 {
+    if job.is_empty() || config.any_user > 1 {
         return Err(Failure::invalid(format_args!(
-            "job \"{job}\", any_user {}, reserved {}; accepted: a name, 0 or 1, 0",
-            config.any_user, config.reserved
+            "job \"{job}\", any_user {}; accepted: a name, and 0 or 1",
+            config.any_user
         )));
     }
     let mut options = Options::new(
@@ -150,6 +176,7 @@ pub(crate) unsafe fn options(config: &bp_config) -> Result<Options, Failure> {
         small("world", config.world)?,
     );
     options.any_user = config.any_user == 1;
+    options.share = share(config)?;
     if config.barriers != 0 {
         options.barriers = small("barriers", config.barriers)?;
     }

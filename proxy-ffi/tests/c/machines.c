@@ -34,6 +34,8 @@ static NRT_STATUS setup(uint32_t machine, enc_proxy_comm *comm, uint32_t leader_
     sprintf(job, "machine-%d", (int)getpid());
     bus.job = job;
     bus.world = 1;
+    bus.machine_n = MACHINES;
+    bus.machine = bus.first_rank = machine;
     INIT(config);
     config.bus = &bus;
     config.device = machine;

@@ -1,6 +1,29 @@
 /* Who is on a bus, and what it has counted. */
 #include "check.h"
 
+/* A bus of one machine among several: messages name ranks as the job does. */
+static void share(bp_config config)
+{
+    bananaphone *bus = NULL;
+    config.rank = 0;
+    config.first_rank = 4;
+    EXPECT(bp_create(&config, &bus), NRT_INVALID);
+    config.machine = 2;
+    config.machine_n = 2;
+    EXPECT(bp_create(&config, &bus), NRT_INVALID);
+    REQUIRE(strstr(enc_proxy_last_error(), "first_rank 4, machine 2, machine_n 2; accepted: ") != NULL);
+    config.machine = 1;
+    config.first_rank = 70000;
+    EXPECT(bp_create(&config, &bus), NRT_INVALID);
+    REQUIRE(bus == NULL);
+    config.first_rank = 4;
+    EXPECT(bp_create(&config, &bus), NRT_SUCCESS);
+    EXPECT(bp_connect(bus, 1000), NRT_TIMEOUT);
+    REQUIRE(strstr(enc_proxy_last_error(), "rank 4 (local rank 0 of machine 1)") != NULL);
+    REQUIRE(strstr(enc_proxy_last_error(), "missing {5}") != NULL);
+    EXPECT(bp_cleanup(bus), NRT_SUCCESS);
+}
+
 int main(void)
 {
     char job[64];
@@ -35,6 +58,7 @@ int main(void)
     EXPECT(bp_get_counters(ranks[0], &counters), NRT_SUCCESS);
     REQUIRE(counters.strangers == 0);
     EXPECT(bp_cleanup(ranks[0]), NRT_SUCCESS);
+    share(config);
     puts("ok");
     return 0;
 }
