@@ -6,16 +6,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
 use proxy_core::port::BarrierPoll;
 use proxy_core::{ExecId, Status};
-use proxy_os::bananaphone::leaders::Seat;
 use proxy_os::bananaphone::task::TaskBarrier;
-use proxy_os::bananaphone::{Barrier, Within};
 use proxy_os::{DeviceWord, HostBarrier};
 
-use super::meeting::KNOB;
+use super::meeting::Meeting;
 use crate::wire::Failure;
 
 /// The barrier of a rank for all its contexts, and the done semaphore of its device. Must outlive every context that has it.
@@ -49,22 +46,12 @@ impl HostBarrier for OfContext {
 }
 
 impl ExecutionBarrier {
-    /// Nothing has been passed yet; each execution may be at `barrier` for `deadline`. `seat` = the place among the leaders of all nodes.
-    pub(super) fn new(
-        barrier: Barrier,
-        seat: Option<Seat>,
-        deadline: Duration,
-    ) -> Result<Self, Failure> {
+    /// Nothing has been passed yet. `spans` = the barrier is one of all nodes, if there are several.
+    pub(super) fn new(meeting: &mut Meeting, spans: bool) -> Result<Self, Failure> {
         let done = Box::new(AtomicU32::new(0));
         // SAFETY: `self` owns the word and outlives the contexts (see the type); it is only accessed as an atomic.
         let word = unsafe { DeviceWord::new(done.as_ptr()) };
-        let within = Within::new(deadline, KNOB);
-        let task = TaskBarrier::new(barrier, word.into_iter().collect(), within);
-        let task = task.map_err(Failure::own)?;
-        let task = match seat {
-            Some(seat) => task.between_machines(seat),
-            None => task,
-        };
+        let task = meeting.executions(word.into_iter().collect(), spans)?;
         Ok(Self {
             done,
             task: Arc::new(task),

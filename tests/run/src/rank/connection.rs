@@ -2,17 +2,18 @@
 #![allow(unsafe_code, reason = "calls of the collective library")]
 
 use std::ffi::CString;
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use proxy_kit::abi::Topology;
 use proxy_kit::device::Connectors;
-use proxy_os::bananaphone::leaders::{Leaders, Stopped};
+use proxy_os::global_comm::GlobalComm;
 use proxy_os::nccom::abi::DeviceInfo;
 use proxy_os::nccom::calls::UniqueId;
 use proxy_os::nccom::{BootstrapLink, CallError, Comm, Library};
 
-use super::meeting::{BARRIERS, Meeting, exchange};
+use super::meeting::{Meeting, exchange, link};
 use crate::job::Start;
 use crate::layout::Layout;
 use crate::wire::Failure;
@@ -29,8 +30,6 @@ pub(super) struct Connection {
     ranks: u32,
     global: Comm,
     comm: Comm,
-    /// On the leader of one of several nodes.
-    leaders: Option<Leaders>,
 }
 
 /// What every call here may answer: most failures are those of a peer.
@@ -39,56 +38,45 @@ fn failed(error: CallError) -> Failure {
 }
 
 impl Connection {
-    /// Joins the world of all ranks, which are at `meeting`. Returns when all have joined.
+    /// Joins the world of all ranks, of which `host` has brought those of this node together; returns it with the exchange of the leaders, on a
+    /// leader. Returns when all have joined.
     pub(super) fn join(
         library: Arc<Library>,
         rank: u32,
         start: &Start,
-        meeting: &mut Meeting,
-    ) -> Result<Self, Failure> {
-        let ranks = start.job.layout.ranks;
+        mut host: ManuallyDrop<GlobalComm>,
+    ) -> Result<(Self, ManuallyDrop<GlobalComm>), Failure> {
+        let (job, ranks) = (&start.job, start.job.layout.ranks);
         let (me, all) = (rank.cast_signed(), ranks.cast_signed());
         let info = DeviceInfo::standalone(me);
-        let root = CString::new(start.root.as_str()).map_err(Failure::own)?;
-        let since = Instant::now();
-        // SAFETY: the only call in this process, whose device is rank `me` and has no pod.
-        let global = unsafe { library.init_global_comm(me, all, &info, &root, HINT) };
-        // A root that cannot listen says so at once, and is the cause of what the others will say; one that waits in vain is not.
-        let global = global.map_err(|error| {
-            if rank == 0 && since.elapsed() < start.job.deadline() / 2 {
-                Failure::own(error)
-            } else {
-                failed(error)
-            }
-        })?;
+        let global = global(&library, rank, start)?;
         let make_id = || library.get_unique_id(all, HINT).map_err(Failure::own);
         let make_id = || make_id().map(|id| id.0);
-        let signature = start.job.signature(rank);
-        let (id, leaders) = if start.job.layout.nodes == 1 {
-            let mut link = meeting.link();
-            (exchange(&mut link, ranks, rank, &signature, make_id)?, None)
+        let signature = job.signature(rank);
+        let id = if job.layout.nodes == 1 {
+            let mut link = link(&mut host, job.deadline());
+            exchange(&mut link, ranks, rank, &signature, make_id)?
         } else {
             // SAFETY: `leave` frees the communicator after the link has gone, and otherwise it is not freed; nobody else makes
             // bootstrap calls on it.
             let mut link = unsafe { BootstrapLink::new(Arc::clone(&library), global) };
             let id = exchange(&mut link, ranks, rank, &signature, make_id)?;
-            let leaders = meeting.leads().then(|| lead(link, start.job.layout, rank));
-            (id, leaders.transpose()?)
+            if host.bus().rank() == 0 {
+                host = lead(host, link, job.layout, rank)?;
+            }
+            id
         };
-        if let Some(leaders) = &leaders {
-            meeting.span(leaders, start.job.checking(start.job.sizes.max()))?;
-        }
-        // SAFETY: the id was made by rank 0 and passed on unchanged; the device as above.
+        // SAFETY: the id was made by rank 0 and passed on unchanged; the device is rank `me` and has no pod.
         let comm =
             unsafe { library.init_comm(all, UniqueId(id), me, &info, false) }.map_err(failed)?;
-        Ok(Self {
+        let own = Self {
             library,
             rank,
             ranks,
             global,
             comm,
-            leaders,
-        })
+        };
+        Ok((own, host))
     }
 
     /// This rank.
@@ -109,11 +97,6 @@ impl Connection {
     /// The data communicator, for the driver.
     pub(super) const fn comm(&self) -> Comm {
         self.comm
-    }
-
-    /// The exchange with the leaders of the other nodes, if this rank is one.
-    pub(super) const fn leaders(&self) -> Option<&Leaders> {
-        self.leaders.as_ref()
     }
 
     /// The connectors of one stream in both directions.
@@ -139,12 +122,12 @@ impl Connection {
         })
     }
 
-    /// Leaves within `deadline`, when all ranks are through. Nothing may use the communicators any more.
-    pub(super) fn leave(self, deadline: Duration) -> Result<(), Failure> {
+    /// Leaves, after `meeting`, when all ranks are through. Nothing may use the communicators any more.
+    pub(super) fn leave(self, meeting: Meeting) -> Result<(), Failure> {
+        let unused = meeting.leave()?;
         // SAFETY: the driver has ended, and this thread makes no further call.
         unsafe { self.library.free_comm(self.comm) }.map_err(Failure::own)?;
-        let stopped = self.leaders.map(|leaders| leaders.stop(deadline));
-        if stopped == Some(Stopped::Detached) {
+        if !unused {
             // A call on the communicator has not returned: it stays until the process ends, which is soon.
             return Ok(());
         }
@@ -153,10 +136,34 @@ impl Connection {
     }
 }
 
+/// The library's communicator of all ranks of the job.
+fn global(library: &Library, rank: u32, start: &Start) -> Result<Comm, Failure> {
+    let (me, all) = (rank.cast_signed(), start.job.layout.ranks.cast_signed());
+    let info = DeviceInfo::standalone(me);
+    let root = CString::new(start.root.as_str()).map_err(Failure::own)?;
+    let since = Instant::now();
+    // SAFETY: the only call for this rank, whose device is rank `me` and has no pod.
+    let global = unsafe { library.init_global_comm(me, all, &info, &root, HINT) };
+    // A root that cannot listen says so at once, and is the cause of what the others will say; one that waits in vain is not.
+    global.map_err(|error| {
+        if rank == 0 && since.elapsed() < start.job.deadline() / 2 {
+            Failure::own(error)
+        } else {
+            failed(error)
+        }
+    })
+}
+
 /// Starts the exchange of the leaders over `link`, on the leader `rank` of its node.
-fn lead(link: BootstrapLink, layout: Layout, rank: u32) -> Result<Leaders, Failure> {
+fn lead(
+    host: ManuallyDrop<GlobalComm>,
+    link: BootstrapLink,
+    layout: Layout,
+    rank: u32,
+) -> Result<ManuallyDrop<GlobalComm>, Failure> {
     let first = |node| layout.ranks_of(&(node..node + 1)).start;
     let peers: Vec<u32> = (0..layout.nodes).map(first).collect();
     let node = layout.node_of(rank) as usize;
-    Leaders::start(link, &peers, node, BARRIERS).map_err(Failure::own)
+    let host = ManuallyDrop::into_inner(host).between_machines(link, &peers, node);
+    host.map(ManuallyDrop::new).map_err(Failure::own)
 }

@@ -1,29 +1,33 @@
-//! How the ranks of a node meet without the library: on a host bus of their own, from the first moment to the last. With several nodes
-//! the first rank of each, its leader, meets the other leaders over the library's bootstrap network.
+//! How the ranks of a node meet without the library: on a host bus of their own, from the first moment to the last, which the driver's global
+//! communicator joins and leaves. With several nodes the first rank of each, its leader, meets the other leaders over the library's
+//! bootstrap network.
 //!
 //! They exchange signature and unique id on it before the library joins them, and meet on it between executions. What is
 //! waited for on the bus has a deadline, and a rank that dies is noticed within milliseconds; the library's own bootstrap
 //! blocks until a socket says something.
 
 use std::fmt::Display;
+use std::mem::ManuallyDrop;
+use std::sync::Arc;
 use std::time::Duration;
 
 use proxy_core::phone::barrier::RankSet;
 use proxy_core::port::BarrierPoll;
 use proxy_core::{ExecId, Status};
-use proxy_os::HostBarrier;
 use proxy_os::bananaphone::bootstrap::{
     BootstrapError, BusLink, DIGEST, Link, UNIQUE_ID, bootstrap,
 };
-use proxy_os::bananaphone::leaders::{Leaders, Seat};
+use proxy_os::bananaphone::leaders::Stopped;
 use proxy_os::bananaphone::task::TaskBarrier;
 use proxy_os::bananaphone::{Barrier, Bus, JoinError, Options, Share, Within};
+use proxy_os::global_comm::{GlobalComm, Setup, SetupError};
+use proxy_os::{DeviceWord, HostBarrier, ProxyQueue, Release, Settings};
 
 use crate::job::Start;
 use crate::wire::Failure;
 
 /// Sets the deadlines, for messages.
-pub(super) const KNOB: &str = "--timeout or NEURON_RT_EXEC_TIMEOUT";
+const KNOB: &str = "--timeout or NEURON_RT_EXEC_TIMEOUT";
 /// Barrier between executions.
 const BETWEEN: u16 = 0;
 /// Barrier of the executions themselves.
@@ -31,7 +35,7 @@ const EXECUTIONS: u16 = 1;
 /// Barrier of the leaders between executions, which each has for itself on its bus.
 const LEADERS: u16 = 2;
 /// Barriers of the bus, and channels between leaders.
-pub(super) const BARRIERS: u16 = 3;
+const BARRIERS: u16 = 3;
 /// Between two looks of a leader at the other nodes, between executions.
 const LOOK: Duration = Duration::from_micros(50);
 /// How much longer the others wait than their leader, which knows more.
@@ -39,7 +43,45 @@ const LATER: Duration = Duration::from_secs(1);
 /// Tag of the bootstrap's messages.
 const BOOTSTRAP: u32 = 1;
 
-/// One rank's place on the bus of its job. Used by the rank's main thread.
+/// Joins the bus of this rank's node, and shares or starts the worker of its group. Returns when all ranks of the node are there.
+///
+/// Dropped, what it returns stays as it is until the process ends: what a rank that fails said last shall still be heard, which that of a rank
+/// that has left is not, and its worker may be stuck.
+pub(super) fn set_up(
+    start: &Start,
+    settings: &Settings,
+    rank: u32,
+) -> Result<ManuallyDrop<GlobalComm>, Failure> {
+    let layout = start.job.layout;
+    let node = layout.node_of(rank);
+    let first = layout.ranks_of(&(node..node + 1)).start;
+    let short = |number: u32| u16::try_from(number).map_err(Failure::own);
+    let (place, world) = (rank - first, short(layout.per_node())?);
+    let share = Share {
+        machine: short(node)?,
+        first: short(first)?,
+    };
+    let bus = Options {
+        barriers: BARRIERS,
+        deadline: Within::new(start.job.deadline(), KNOB),
+        share: (layout.nodes > 1).then_some(share),
+        ..Options::new(start.bus(node), short(place)?, world)
+    };
+    let comm = GlobalComm::setup(Setup {
+        bus,
+        // Devices are numbered on each machine.
+        device: place,
+        settings,
+        // Later, as the library makes the id once it has been started, and with several nodes carries the exchange.
+        exchange: None,
+    });
+    comm.map(ManuallyDrop::new).map_err(|error| match error {
+        SetupError::Join(error) | SetupError::Connect(error) => not_joined(error, first),
+        error => Failure::own(error),
+    })
+}
+
+/// One rank's place among all others, with all that they meet by. Used by the rank's main thread.
 #[derive(Debug)]
 pub(super) struct Meeting {
     between: Barrier,
@@ -47,81 +89,77 @@ pub(super) struct Meeting {
     leg: Option<TaskBarrier>,
     /// There are other nodes.
     spans: bool,
-    bus: Bus,
+    comm: ManuallyDrop<GlobalComm>,
     deadline: Duration,
     /// How often the ranks have met, which must be the same on all.
     met: u64,
 }
 
 impl Meeting {
-    /// Joins the bus. Returns when all ranks are there.
-    pub(super) fn join(start: &Start, rank: u32) -> Result<Self, Failure> {
-        let deadline = start.job.deadline();
-        let within = Within::new(deadline, KNOB);
-        let layout = start.job.layout;
-        let node = layout.node_of(rank);
-        let first = layout.ranks_of(&(node..node + 1)).start;
-        let short = |number: u32| u16::try_from(number).map_err(Failure::own);
-        let share = Share {
-            machine: short(node)?,
-            first: short(first)?,
-        };
-        let (rank, world) = (short(rank - first)?, short(layout.per_node())?);
-        let options = Options {
-            barriers: BARRIERS,
-            deadline: within,
-            share: (layout.nodes > 1).then_some(share),
-            ..Options::new(start.bus(node), rank, world)
-        };
-        let not_joined = |error| not_joined(error, first);
-        let bus = Bus::create(&options).map_err(not_joined)?;
-        bus.connect(within).map_err(not_joined)?;
-        let between = barrier(&bus, BETWEEN)?;
+    /// Among the ranks that `comm` has brought together, on a leader with its exchange with the other nodes. `work` = what ranks may compute
+    /// before they meet.
+    pub(super) fn new(
+        mut comm: ManuallyDrop<GlobalComm>,
+        start: &Start,
+        work: Duration,
+    ) -> Result<Self, Failure> {
+        let (spans, deadline) = (start.job.layout.nodes > 1, start.job.deadline());
+        let between = barrier(comm.bus(), BETWEEN)?;
+        let me = comm.bus().rank();
+        let leg = (spans && me == 0).then(|| {
+            let alone = RankSet::default().with(me);
+            let within = Within::new(deadline.saturating_add(work), KNOB);
+            let leg = comm.task_barrier(LEADERS, alone, Vec::new(), within);
+            leg.map_err(Failure::own)
+        });
         Ok(Self {
             between,
-            leg: None,
-            spans: layout.nodes > 1,
-            bus,
+            leg: leg.transpose()?,
+            spans,
+            comm,
             deadline,
             met: 0,
         })
     }
 
-    /// The bus as a way to exchange with all ranks of the job, if it has no others.
-    pub(super) fn link(&mut self) -> BusLink<'_> {
-        let within = Within::new(self.deadline, KNOB);
-        BusLink::new(&mut self.bus, BOOTSTRAP, within)
-    }
-
-    /// This rank's number on its node.
-    pub(super) fn place(&self) -> u32 {
-        self.bus.rank().into()
+    /// The queue of this rank's worker.
+    pub(super) fn queue(&self) -> &Arc<ProxyQueue> {
+        self.comm.queue()
     }
 
     /// Whether this rank is the leader of its node.
-    pub(super) const fn leads(&self) -> bool {
-        self.bus.rank() == 0
+    pub(super) fn leads(&mut self) -> bool {
+        self.comm.bus().rank() == 0
     }
 
-    /// The barrier of the executions of one context, for the driver's worker.
-    pub(super) fn executions(&self) -> Result<Barrier, Failure> {
-        barrier(&self.bus, EXECUTIONS)
+    /// The barrier of the executions, for the driver's worker; it raises `done` on the leader. `spans` = it is one of all nodes.
+    pub(super) fn executions(
+        &mut self,
+        done: Vec<DeviceWord>,
+        spans: bool,
+    ) -> Result<TaskBarrier, Failure> {
+        let within = Within::new(self.deadline, KNOB);
+        if spans {
+            let all = RankSet::below(self.comm.bus().world());
+            let task = self.comm.task_barrier(EXECUTIONS, all, done, within);
+            return task.map_err(Failure::own);
+        }
+        let barrier = barrier(self.comm.bus(), EXECUTIONS)?;
+        TaskBarrier::new(barrier, done, within).map_err(Failure::own)
     }
 
-    /// From here on [`Self::meet`] is between all nodes; on their leaders.
-    pub(super) fn span(&mut self, leaders: &Leaders, work: Duration) -> Result<(), Failure> {
-        let alone = RankSet::default().with(self.bus.rank());
-        let barrier = self.bus.barrier(LEADERS, alone).map_err(Failure::own)?;
-        let within = Within::new(self.deadline.saturating_add(work), KNOB);
-        let leg = TaskBarrier::new(barrier, Vec::new(), within).map_err(Failure::own)?;
-        let seat = leaders.seat(LEADERS).map_err(Failure::own)?;
-        self.leg = Some(leg.between_machines(seat));
-        Ok(())
-    }
-
-    /// The leader's place for the barrier of the executions.
-    pub(super) fn seat(leaders: &Leaders) -> Result<Seat, Failure> {
-        leaders.seat(EXECUTIONS).map_err(Failure::own)
+    /// Leaves, when all ranks are through and every context is retired: gives the share of the worker up, ends the exchange of the leaders, leaves
+    /// the bus. False = a call of the exchange on the library has not returned, so that its communicator must stay.
+    pub(super) fn leave(self) -> Result<bool, Failure> {
+        let comm = ManuallyDrop::into_inner(self.comm);
+        let freed = comm.free(Release::Drain, self.deadline);
+        let freed = freed.map_err(|error| {
+            let text = error.to_string();
+            // Its end would wait for a worker that may be stuck.
+            std::mem::forget(error);
+            Failure::own(text)
+        })?;
+        Ok(freed.leaders != Some(Stopped::Detached))
     }
 
     /// Returns when every rank of every node has called it as often as this one. `work` = what the slowest of them may have to compute
@@ -166,6 +204,11 @@ fn look(mut step: impl FnMut() -> BarrierPoll) -> Result<(), Status> {
             BarrierPoll::Pending => std::thread::sleep(LOOK),
         }
     }
+}
+
+/// The bus as a way to exchange with all ranks of the job, if it has no others.
+pub(super) fn link(comm: &mut GlobalComm, deadline: Duration) -> BusLink<'_> {
+    BusLink::new(comm.bus(), BOOTSTRAP, Within::new(deadline, KNOB))
 }
 
 /// Makes sure that all `ranks` have the same collectives, described by `signature`, and gives them the unique id that rank 0 makes.

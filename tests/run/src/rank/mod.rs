@@ -25,33 +25,22 @@ use process::Process;
 pub(crate) use process::main;
 use runner::Runner;
 
-/// Runs rank `rank` to its end.
+/// Runs rank `rank` to its end. What a rank that fails has joined stays until its process ends, as its peers and its worker may be in
+/// the middle of it.
 fn run(rank: u32, process: &Process<'_>, speaker: &Speaker) -> Result<(), Failure> {
-    let mut meeting = Meeting::join(process.start, rank)?;
-    let done = together(rank, process, &mut meeting, speaker);
-    if done.is_err() {
-        // What this rank said last on the bus shall still be heard: that of a rank that has left is not.
-        std::mem::forget(meeting);
-    }
-    done
-}
-
-/// From the library's bootstrap to the end, with all others there.
-fn together(
-    rank: u32,
-    process: &Process<'_>,
-    meeting: &mut Meeting,
-    speaker: &Speaker,
-) -> Result<(), Failure> {
+    let start = process.start;
+    let job = &start.job;
+    let host = meeting::set_up(start, &process.settings, rank)?;
+    process.traces.start(host.queue());
     let library = Arc::clone(&process.library);
-    let connection = Connection::join(library, rank, process.start, meeting)?;
-    let done = connected(&connection, process, meeting, speaker);
+    let (connection, host) = Connection::join(library, rank, start, host)?;
+    let mut meeting = Meeting::new(host, start, job.checking(job.sizes.max()))?;
+    let done = connected(&connection, process, &mut meeting, speaker);
     if done.is_err() {
-        // Its end would wait for other nodes.
-        std::mem::forget(connection);
+        std::mem::forget(meeting);
         return done;
     }
-    connection.leave(process.start.job.deadline())
+    connection.leave(meeting)
 }
 
 /// All sizes, with a connection to all others; returns when they are through, too.
@@ -64,9 +53,9 @@ fn connected(
     let job = &process.start.job;
     speaker.say(Message::Joined).map_err(unheard)?;
     let mut runner = Runner::new(process, connection, meeting)?;
-    let done = sizes(&mut runner, job, speaker).and_then(|()| runner.release());
+    let done = sizes(&mut runner, job, speaker);
     if done.is_err() {
-        // Its end would wait for a worker that may be stuck.
+        // The worker may be using what it has.
         std::mem::forget(runner);
         return done;
     }

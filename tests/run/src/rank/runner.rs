@@ -8,8 +8,8 @@ use proxy_core::ExecId;
 use proxy_kit::device::{Device, Fault};
 use proxy_kit::golden::golden;
 use proxy_kit::verify::verify;
+use proxy_os::Context;
 use proxy_os::nccom::ProxyComm;
-use proxy_os::{Context, Group, Release};
 
 use super::barrier::ExecutionBarrier;
 use super::connection::Connection;
@@ -31,10 +31,9 @@ const SIGN_OF_LIFE: Duration = Duration::from_millis(250);
 /// Checked executions of one size at most: the first, one in the middle and the last.
 const CHECKS: u64 = 3;
 
-/// A rank that is ready to run. The order of the fields is that of their ends: the worker, then what it and the library use.
+/// A rank that is ready to run. What it has is used by worker and library as long as a context is not retired.
 #[derive(Debug)]
 pub(super) struct Runner<'a> {
-    group: Group,
     comm: Arc<ProxyComm>,
     /// The size that runs. Kept here so that it outlives its context also on the way out of an error.
     loaded: Option<Loaded>,
@@ -50,23 +49,15 @@ pub(super) struct Runner<'a> {
 }
 
 impl<'a> Runner<'a> {
-    /// Starts worker and device.
+    /// Starts the device, beside the worker that the meeting has.
     pub(super) fn new(
         process: &Process<'a>,
         connection: &'a Connection,
         meeting: &'a mut Meeting,
     ) -> Result<Self, Failure> {
         let (job, settings) = (&process.start.job, &process.settings);
-        // Devices are numbered on each machine.
-        let device = meeting.place();
-        let group = Group::for_device(device, settings, job.deadline()).map_err(Failure::own)?;
-        process.traces.start(group.queue());
-        let barrier = job.barrier.then(|| {
-            let leaders = connection.leaders();
-            let leaders = leaders.filter(|_| *settings.internode_execution_barrier());
-            let seat = leaders.map(Meeting::seat).transpose()?;
-            ExecutionBarrier::new(meeting.executions()?, seat, job.deadline())
-        });
+        let spans = *settings.internode_execution_barrier();
+        let barrier = job.barrier.then(|| ExecutionBarrier::new(meeting, spans));
         let topology = job.op.topology();
         let connectors = (0..job.streams).map(|stream| connection.connectors(topology, stream));
         let connectors = connectors.collect::<Result<Vec<_>, _>>()?;
@@ -83,7 +74,6 @@ impl<'a> Runner<'a> {
             )
         };
         Ok(Self {
-            group,
             comm,
             loaded: None,
             device,
@@ -117,7 +107,11 @@ impl<'a> Runner<'a> {
             // The barrier task has no start words: it is at the barrier from the enqueue on.
             builder = builder.barrier(barrier.host(), Vec::new());
         }
-        let context = self.group.queue().context(builder).map_err(Failure::own)?;
+        let context = self
+            .meeting
+            .queue()
+            .context(builder)
+            .map_err(Failure::own)?;
         let mut size = Size {
             runner: self,
             context,
@@ -137,14 +131,6 @@ impl<'a> Runner<'a> {
         context.retire().map_err(|(_, error)| Failure::own(error))?;
         self.loaded = None;
         Ok(result)
-    }
-
-    /// Gives up this rank's share of the worker, which ends with the last one. Every task of this rank is done by then.
-    pub(super) fn release(&mut self) -> Result<(), Failure> {
-        self.group
-            .release(Release::Drain, self.job.deadline())
-            .map(drop)
-            .map_err(Failure::own)
     }
 
     /// The fault of this rank, if it is the one that is to misbehave.
