@@ -21,7 +21,7 @@ use proxy_os::{Context, ContextBuilder, ProxyQueue, Release, Settings};
 /// What the child ends with.
 const CODE: i32 = 7;
 /// A worker that is stuck is waited for a second, however many there are.
-const BOUND: Duration = Duration::from_secs(5);
+const BOUND: Duration = Duration::from_secs(15);
 /// Tells the child how to end.
 const WAY: &str = "PROXY_CHECKS_WAY";
 const CHILD: &str = "child_that_ends_with_a_busy_worker";

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
@@ -40,6 +40,7 @@ type Heard = (usize, Option<News>);
 /// What lives from round to round.
 struct Stage<'a> {
     soak: &'a Soak,
+    folder: &'a Path,
     job: String,
     residents: Vec<Host>,
     /// Number of the next process: no two have the same.
@@ -54,8 +55,17 @@ impl Soak {
     pub(crate) fn run(&self) -> Result<(), String> {
         println!("soak: seed {}", self.seed);
         let job = format!("proxy-soak-{}", std::process::id());
-        let before = (left_behind(&job), Resources::measure());
-        let mut stage = Stage::new(self, job)?;
+        let folder = std::env::temp_dir().join(&job);
+        std::fs::create_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        let done = self.run_in(&folder, job);
+        // What it still holds was named.
+        let _ = std::fs::remove_dir_all(&folder);
+        done
+    }
+
+    fn run_in(&self, folder: &Path, job: String) -> Result<(), String> {
+        let before = (left_behind(&job, folder), Resources::measure());
+        let mut stage = Stage::new(self, folder, job)?;
         let done = stage.rounds();
         println!("{}", stage.counts);
         done?;
@@ -66,19 +76,20 @@ impl Soak {
                 return Err(format!("a resident ended with {status}"));
             }
         }
-        self.nothing_is_left(&job, &before)
+        self.nothing_is_left(&job, folder, &before)
     }
 
     /// The machine, and this process, are as they were.
     fn nothing_is_left(
         &self,
         job: &str,
+        folder: &Path,
         before: &(BTreeSet<String>, Resources),
     ) -> Result<(), String> {
         let since = Instant::now();
         loop {
             // The threads that listened to processes end a moment after these.
-            let now = (left_behind(job), Resources::measure());
+            let now = (left_behind(job, folder), Resources::measure());
             let left: Vec<_> = now.0.difference(&before.0).collect();
             // Its memory is the allocator's business: it has a thread for each process that it listens to.
             if left.is_empty() && now.1.has_given_back(&before.1) {
@@ -98,10 +109,11 @@ impl Soak {
 }
 
 impl<'a> Stage<'a> {
-    fn new(soak: &'a Soak, job: String) -> Result<Self, String> {
+    fn new(soak: &'a Soak, folder: &'a Path, job: String) -> Result<Self, String> {
         let (speak, hear) = mpsc::channel();
         let mut stage = Self {
             soak,
+            folder,
             job,
             residents: Vec::new(),
             next: 0,
@@ -119,7 +131,8 @@ impl<'a> Stage<'a> {
     fn start(&mut self) -> Result<(usize, Host), String> {
         let number = self.next;
         self.next += 1;
-        let host = Host::start(number, &self.soak.library, self.speak.clone())?;
+        let speak = self.speak.clone();
+        let host = Host::start(number, &self.soak.library, self.folder, speak)?;
         Ok((number, host))
     }
 

@@ -19,10 +19,11 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// Starts one, which loads the library; what it says comes as news of process `place`. The end of its output comes as `None`.
+    /// Starts one, which loads the library and has `folder` for its files; what it says comes as news of process `place`. The end of its output comes as `None`.
     pub(crate) fn start(
         place: usize,
         library: &Path,
+        folder: &Path,
         heard: Sender<(usize, Option<News>)>,
     ) -> Result<Self, String> {
         let program = std::env::current_exe().map_err(|error| error.to_string())?;
@@ -35,6 +36,7 @@ impl Host {
             .stderr(Stdio::null())
             // A bootstrap whose peer has died must not outlast the round. One arena and no spare stacks, so that what a process holds
             // at rest is what it needs.
+            .env("TMPDIR", folder)
             .env("NEURON_CCOM_SOCK_TIMEOUT", "20")
             .env("MALLOC_ARENA_MAX", "1")
             .env("GLIBC_TUNABLES", "glibc.pthread.stack_cache_size=0");

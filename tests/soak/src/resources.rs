@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::fs;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
@@ -74,26 +75,23 @@ impl fmt::Display for Resources {
     }
 }
 
-/// Names by which the driver, the library and the bus could leave something.
+/// Names by which the driver, the library and the bus could leave shared memory.
 const OURS: [&str; 4] = ["bananaphone", "proxy", "nccom", "neuron"];
 
-/// What is on the machine that could be ours: files without an owner, names of sockets, and processes of this program's.
-pub(crate) fn left_behind(job: &str) -> BTreeSet<String> {
+/// What is on the machine that could be ours: shared memory, files in the folder that hosts have for such, sockets of the job's name, and
+/// processes that were started and not collected.
+pub(crate) fn left_behind(job: &str, folder: &Path) -> BTreeSet<String> {
     let ours = |name: &String| OURS.iter().any(|word| name.contains(word));
-    let names = |folder: &str| {
+    let names = |folder: &Path| {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-        let folder = folder.to_owned();
-        entries.map(move |entry| format!("{folder}/{}", entry.file_name().to_string_lossy()))
+        entries.map(|entry| entry.path().display().to_string())
     };
-    let files = names("/dev/shm").chain(names(&std::env::temp_dir().to_string_lossy()));
+    let shared = names(Path::new("/dev/shm")).filter(ours);
     let sockets = fs::read_to_string("/proc/net/unix").unwrap_or_default();
     let sockets = sockets.lines().filter_map(|line| line.split('@').nth(1));
     let sockets = sockets.filter(|name| name.contains(job)).map(str::to_owned);
-    files
-        .filter(|name| ours(name) && !name.contains("target"))
-        .chain(sockets)
-        .chain(children())
-        .collect()
+    let files = names(folder).chain(shared);
+    files.chain(sockets).chain(children()).collect()
 }
 
 /// Processes that this one has started and not collected.
