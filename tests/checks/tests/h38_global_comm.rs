@@ -54,7 +54,7 @@ fn set_up(
     settings: &Settings,
     digest: u8,
     id: Option<[u8; UNIQUE_ID]>,
-) -> Result<GlobalComm, SetupError> {
+) -> Result<GlobalComm, Box<SetupError>> {
     let device = options.rank.into();
     GlobalComm::setup(Setup {
         bus: options,
@@ -65,6 +65,7 @@ fn set_up(
             make_id: &mut || id,
         }),
     })
+    .map_err(Box::new)
 }
 
 /// Runs `body` as both ranks of a bus.
@@ -109,7 +110,7 @@ fn h38_h71_every_step_that_fails_undoes_those_before_it() {
     // Join: there is no memory for the bus.
     fault::inject(Call::Reserve, 1, libc::ENOSPC);
     let error = set_up(options(&job, 0, 2, &ample), &ample, 1, Some(ID)).unwrap_err();
-    assert!(matches!(error, SetupError::Join(_)), "{error}");
+    assert!(matches!(*error, SetupError::Join(_)), "{error}");
     assert!(
         error.to_string().contains("joining the bus: no room"),
         "{error}"
@@ -119,7 +120,7 @@ fn h38_h71_every_step_that_fails_undoes_those_before_it() {
     // Connect: rank 1 does not come. The error names phase, rank, world, who is missing, and the knob.
     let short = settings("1");
     let error = set_up(options(&job, 0, 2, &short), &short, 1, Some(ID)).unwrap_err();
-    assert!(matches!(error, SetupError::Connect(_)), "{error}");
+    assert!(matches!(*error, SetupError::Connect(_)), "{error}");
     let text = error.to_string();
     for part in [
         "meeting all ranks on the bus: rank 0 of 2: connect: timed out",
@@ -143,7 +144,7 @@ fn exchange_group_and_leaders(job: &str, ample: &Settings) {
             set_up(options(job, rank, 2, ample), ample, digest, id).unwrap_err()
         });
         for error in errors {
-            let SetupError::Exchange(error) = error else {
+            let SetupError::Exchange(error) = *error else {
                 panic!("{error}");
             };
             let told = [BootstrapError::Mismatch, BootstrapError::NoUniqueId];
@@ -163,7 +164,7 @@ fn exchange_group_and_leaders(job: &str, ample: &Settings) {
     let errors =
         both(|rank| set_up(options(job, rank, 2, ample), &nowhere, 1, Some(ID)).unwrap_err());
     for error in errors {
-        assert!(matches!(error, SetupError::Group(_)), "{error}");
+        assert!(matches!(*error, SetupError::Group(_)), "{error}");
         assert!(
             error.to_string().contains("sharing the group's worker"),
             "{error}"
