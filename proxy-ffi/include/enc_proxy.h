@@ -863,6 +863,9 @@ typedef struct enc_proxy_dynamic_sizes {
 /** One JSON object; its member `schema` is `proxy-report/1`, within which members are only added. */
 #define ENC_PROXY_JSON 1
 
+/** Counters and latencies as metrics in the text format of Prometheus; the JSON has them, too. */
+#define ENC_PROXY_PROMETHEUS 2
+
 /** It has not come yet. */
 #define BP_MEMBER_FREE 0
 
@@ -1400,7 +1403,7 @@ NRT_STATUS enc_proxy_abort_all(uint64_t timeout_us,
  * The report of the whole process: a verdict in one sentence, then tasks, workers, the last changes of state, libraries and settings with
  * their origins. It is read from words that the workers publish anyway, so it is there while a worker is stuck.
  *
- * - `form`: `ENC_PROXY_TEXT` or `ENC_PROXY_JSON`.
+ * - `form`: `ENC_PROXY_TEXT`, `ENC_PROXY_JSON` or `ENC_PROXY_PROMETHEUS`.
  * - `stall_us`: a wait counts as a stall from this age on, in microseconds; 0 = one second.
  * - `buffer`, `bytes`, `length`: as for `enc_proxy_library_get_path`. Each call makes a new report, which may be longer than the one whose
  *   length was asked for.
@@ -1465,6 +1468,26 @@ NRT_STATUS enc_proxy_report_service_start(const struct enc_proxy_report_config *
  * Errors: `NRT_INVALID_HANDLE`. Threads: any.
  */
 NRT_STATUS enc_proxy_report_service_stop(struct enc_proxy_report_service *service);
+
+/**
+ * Starts the trace of a group's worker, from its next event on: changes of state, calls of the collective library, semaphores, sleeps.
+ *
+ * - `events`: room for so many, 80 bytes each, at most 16777216; 0 = 65536. What finds no room is counted.
+ *
+ * Errors: `NRT_INVALID`, `NRT_INVALID_HANDLE`, `ENC_PROXY_BUSY` (the group is traced already: it has one trace). Threads: any. Cost: sets
+ * the memory aside; a traced worker reads the clock and writes 80 bytes per event.
+ */
+NRT_STATUS enc_proxy_trace_start(struct enc_proxy_group *group,
+                                 size_t events);
+
+/**
+ * Writes a group's trace as it is now to a descriptor, which stays open: one JSON object in the Trace Event Format.
+ *
+ * Errors: `NRT_INVALID` (`fd` is no open descriptor), `NRT_INVALID_HANDLE`, `NRT_UNINITIALIZED` (no trace was started), `NRT_RESOURCE` (the write
+ * failed; a part may have been written). Threads: any, also while the worker runs or is stuck. Cost: microseconds per event.
+ */
+NRT_STATUS enc_proxy_trace_write_to_fd(struct enc_proxy_group *group,
+                                       int fd);
 
 /**
  * Joins the bus of a job, or opens it. Returns when this rank is on it; `bp_connect` waits for the others.

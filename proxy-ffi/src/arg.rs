@@ -1,7 +1,9 @@
 //! Pointer arguments: checked for null, alignment and length before anything is touched.
 #![allow(unsafe_code, reason = "arguments of C functions are addresses")]
 
-use std::ffi::{CStr, c_char};
+use std::ffi::{CStr, c_char, c_int};
+use std::fs::File;
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use crate::call::Failure;
@@ -210,4 +212,20 @@ impl OutText<'_> {
             ),
         ))
     }
+}
+
+/// The caller's descriptor, as one of our own: it cannot be closed while it is written to.
+pub(crate) fn duplicate(fd: c_int) -> Result<File, Failure> {
+    let refused = |why: &dyn std::fmt::Display| {
+        Failure::invalid(format_args!(
+            "fd is {fd}, accepted: an open descriptor: {why}"
+        ))
+    };
+    if fd < 0 {
+        return Err(refused(&"it is negative"));
+    }
+    // SAFETY: not negative. The name is used for one system call, which refuses a number that is no open descriptor.
+    let given = unsafe { BorrowedFd::borrow_raw(fd) };
+    let own = given.try_clone_to_owned();
+    Ok(File::from(own.map_err(|error| refused(&error))?))
 }

@@ -10,7 +10,8 @@
 //! | [`settings`], [`group`] | `enc_proxy_settings`, `enc_proxy_group` | settings; a share of a group with its worker |
 //! | [`context`], [`task`] | `encd_context`, `enc_proxy_ticket` | what tasks work on; enqueue, check, consume |
 //! | [`abort`] | | ending tasks early |
-//! | [`report`] | `enc_proxy_report_service` | what hangs, and why |
+//! | [`report`] | `enc_proxy_report_service` | what hangs, and why; metrics |
+//! | [`trace`] | | what happened when |
 //! | [`bus`], [`members`], [`barrier`] | `bananaphone`, `bp_barrier` | the host bus |
 //! | [`glb_comm`] | `enc_glb_comm` | a rank's bus and group together |
 //! | [`log`], [`version`], [`status`] | | messages, release, codes and texts |
@@ -50,6 +51,7 @@ pub mod settings;
 pub mod status;
 mod table;
 pub mod task;
+pub mod trace;
 pub mod version;
 
 pub use arg::ENC_PROXY_FOREVER;

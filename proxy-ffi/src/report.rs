@@ -9,13 +9,12 @@
 #![allow(non_camel_case_types, reason = "types of C")]
 
 use std::ffi::{c_char, c_int};
-use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
+use std::slice;
 use std::time::Duration;
 
-use proxy_os::diagnosis::{Options, Report, Service};
+use proxy_os::diagnosis::{self, Options, Report, Service};
 
 use crate::arg::{self, Out, OutText};
 use crate::call::{self, Failure};
@@ -31,6 +30,8 @@ pub type enc_proxy_form_t = u32;
 pub const ENC_PROXY_TEXT: enc_proxy_form_t = 0;
 /// One JSON object; its member `schema` is `proxy-report/1`, within which members are only added.
 pub const ENC_PROXY_JSON: enc_proxy_form_t = 1;
+/// Counters and latencies as metrics in the text format of Prometheus; the JSON has them, too.
+pub const ENC_PROXY_PROMETHEUS: enc_proxy_form_t = 2;
 
 /// A wait counts as a stall from this age on, where nobody says otherwise.
 const STALL: Duration = Duration::from_secs(1);
@@ -51,8 +52,9 @@ fn written(report: &Report, form: enc_proxy_form_t) -> Result<String, Failure> {
     match form {
         ENC_PROXY_TEXT => Ok(report.to_string()),
         ENC_PROXY_JSON => report.to_json().map_err(unwritable),
+        ENC_PROXY_PROMETHEUS => Ok(diagnosis::prometheus(slice::from_ref(report))),
         _ => Err(Failure::invalid(format_args!(
-            "form is {form}, accepted: ENC_PROXY_TEXT (0) or ENC_PROXY_JSON (1)"
+            "form is {form}, accepted: ENC_PROXY_TEXT (0), ENC_PROXY_JSON (1) or ENC_PROXY_PROMETHEUS (2)"
         ))),
     }
 }
@@ -60,7 +62,7 @@ fn written(report: &Report, form: enc_proxy_form_t) -> Result<String, Failure> {
 /// The report of the whole process: a verdict in one sentence, then tasks, workers, the last changes of state, libraries and settings with
 /// their origins. It is read from words that the workers publish anyway, so it is there while a worker is stuck.
 ///
-/// - `form`: `ENC_PROXY_TEXT` or `ENC_PROXY_JSON`.
+/// - `form`: `ENC_PROXY_TEXT`, `ENC_PROXY_JSON` or `ENC_PROXY_PROMETHEUS`.
 /// - `stall_us`: a wait counts as a stall from this age on, in microseconds; 0 = one second.
 /// - `buffer`, `bytes`, `length`: as for `enc_proxy_library_get_path`. Each call makes a new report, which may be longer than the one whose
 ///   length was asked for.
@@ -97,7 +99,7 @@ pub extern "C" fn enc_proxy_report_to_fd(
     fd: c_int,
 ) -> NRT_STATUS {
     call::plain("enc_proxy_report_to_fd", || {
-        let mut file = duplicate(fd)?;
+        let mut file = arg::duplicate(fd)?;
         let text = written(&collected(stall_us), form)?;
         file.write_all(text.as_bytes()).map_err(|error| {
             Failure::new(
@@ -106,22 +108,6 @@ pub extern "C" fn enc_proxy_report_to_fd(
             )
         })
     })
-}
-
-/// The caller's descriptor, as one of our own: it cannot be closed while it is written to.
-fn duplicate(fd: c_int) -> Result<File, Failure> {
-    let refused = |why: &dyn std::fmt::Display| {
-        Failure::invalid(format_args!(
-            "fd is {fd}, accepted: an open descriptor: {why}"
-        ))
-    };
-    if fd < 0 {
-        return Err(refused(&"it is negative"));
-    }
-    // SAFETY: not negative. The name is used for one system call, which refuses a number that is no open descriptor.
-    let given = unsafe { BorrowedFd::borrow_raw(fd) };
-    let own = given.try_clone_to_owned();
-    Ok(File::from(own.map_err(|error| refused(&error))?))
 }
 
 /// The report of one group: the record of `enc_proxy_report` without the other groups, its verdict about this one.

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError, TryLockError};
 use std::time::Duration;
 
 use proxy_core::ladder::Levels;
-use proxy_core::{Next, Status, Tick};
+use proxy_core::{EnqueueError, Next, Status, Tick};
 
 use crate::diagnosis;
 use crate::sys::clock;
@@ -83,6 +83,8 @@ pub struct Counters {
     pub rings: u64,
     /// Tasks that ended with an error.
     pub failures: u64,
+    /// Appends that found no place.
+    pub full: u64,
 }
 
 /// A lock is held that was only tried.
@@ -111,6 +113,7 @@ pub(crate) struct Watch {
     sleeps: AtomicU64,
     rings: AtomicU64,
     failures: AtomicU64,
+    full: AtomicU64,
     /// The last call that an observer has seen, by its number, and when it first did. Never locked by the worker.
     sighting: Mutex<(u32, u64)>,
 }
@@ -223,6 +226,14 @@ impl Watch {
         self.rings.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Notes an append that was refused, if that was for want of a place.
+    pub(crate) fn refused(&self, error: &EnqueueError) {
+        if matches!(error, EnqueueError::Full { .. }) {
+            // Relaxed: see the type.
+            self.full.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     pub(crate) fn count_failure(&self, status: Status) {
         // Relaxed: see the type.
         self.failures.fetch_add(1, Ordering::Relaxed);
@@ -250,6 +261,7 @@ impl Watch {
             sleeps: read(&self.sleeps),
             rings: read(&self.rings),
             failures: read(&self.failures),
+            full: read(&self.full),
         }
     }
 }

@@ -14,9 +14,9 @@ use crate::workspace::Workspace;
 const HEADER: &str = "proxy-ffi/include/enc_proxy.h";
 
 /// The sources, in order.
-const SOURCES: [&str; 17] = [
+const SOURCES: [&str; 18] = [
     "status", "version", "log", "arg", "library", "comm", "settings", "fifo", "task", "group",
-    "context", "abort", "report", "bus", "members", "barrier", "glb_comm",
+    "context", "abort", "report", "trace", "bus", "members", "barrier", "glb_comm",
 ];
 
 /// What stands above everything.

@@ -26,6 +26,7 @@ use crate::report::*;
 use crate::settings::*;
 use crate::status::*;
 use crate::task::*;
+use crate::trace::*;
 use crate::version::*;
 use crate::{ENC_PROXY_FOREVER, nec_inc_semaphore};
 
@@ -244,6 +245,8 @@ const ROWS: &[Row] = rows! {
             c!(enc_proxy_group_get_health(o.group, &mut zeroed::<enc_proxy_group_health>()));
         enc_proxy_abort |o| c!(enc_proxy_abort(o.group, out(), 0));
         enc_proxy_abort_group |o| c!(enc_proxy_abort_group(o.group, 0, out()));
+        enc_proxy_trace_start |o| enc_proxy_trace_start(o.group, usize::MAX);
+        enc_proxy_trace_write_to_fd |o| enc_proxy_trace_write_to_fd(o.group, -1);
         enc_proxy_dump |o| c!(enc_proxy_dump(o.group, ENC_PROXY_TEXT, null_mut(), 0, out()));
         encd_context_create |o| c!(encd_context_create(o.group, &zeroed::<encd_context_config>(), out()));
         enc_proxy_poll |o| c!(enc_proxy_poll(o.group, out(), out(), out()));

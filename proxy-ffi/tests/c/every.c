@@ -67,6 +67,8 @@ enum { ANY = 4711 };
     F(SET, NRT_SUCCESS, enc_proxy_settings_get, (SETTINGS, "NEURON_RT_PROXY_SPIN_US", TEXT))                     \
     F(GRP, NRT_SUCCESS, enc_proxy_group_get_counters, (GROUP, RECORD(enc_proxy_group_counters)))                 \
     F(GRP, NRT_SUCCESS, enc_proxy_group_get_health, (GROUP, RECORD(enc_proxy_group_health)))                     \
+    F(GRP, NRT_INVALID, enc_proxy_trace_start, (GROUP, SIZE_MAX))                                                \
+    F(GRP, NRT_INVALID, enc_proxy_trace_write_to_fd, (GROUP, -1))                                                \
     F(GRP, ENC_PROXY_TOO_SMALL, enc_proxy_dump, (GROUP, ENC_PROXY_JSON, TEXT))                                   \
     F(GRP, ENC_PROXY_UNKNOWN_TASK, enc_proxy_poll, (GROUP, AT(enc_proxy_ticket), ZERO(uint32_t), STATUS))        \
     F(GRP, ANY, enc_proxy_consume, (GROUP, AT(enc_proxy_ticket), 0, STATUS))                                     \

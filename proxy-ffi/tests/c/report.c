@@ -73,8 +73,27 @@ static void in_a_buffer(void)
     has("\"schema\": \"proxy-report/1\"");
     has("\"kind\": \"device-never-fired\"");
     has("\"exec\": 812");
-    EXPECT(enc_proxy_report(2, 0, text, sizeof text, NULL), NRT_INVALID);
+    EXPECT(enc_proxy_report(3, 0, text, sizeof text, NULL), NRT_INVALID);
     EXPECT(enc_proxy_report(ENC_PROXY_TEXT, 0, NULL, sizeof text, NULL), NRT_INVALID);
+}
+
+/* A trace is there once it was started, and that only once. */
+static void traced(enc_proxy_group *group)
+{
+    char path[] = "/tmp/proxy-trace-XXXXXX";
+    int fd = mkstemp(path);
+    REQUIRE(fd >= 0 && unlink(path) == 0);
+    EXPECT(enc_proxy_trace_write_to_fd(group, fd), NRT_UNINITIALIZED);
+    EXPECT(enc_proxy_trace_start(group, 1u << 30), NRT_INVALID);
+    REQUIRE(strstr(enc_proxy_last_error(), "events is 1073741824, accepted: 0 to 16777216") != NULL);
+    EXPECT(enc_proxy_trace_start(group, 64), NRT_SUCCESS);
+    EXPECT(enc_proxy_trace_start(group, 64), ENC_PROXY_BUSY);
+    EXPECT(enc_proxy_trace_write_to_fd(group, fd), NRT_SUCCESS);
+    memset(text, 0, sizeof text);
+    REQUIRE(pread(fd, text, sizeof text - 1, 0) > 0 && strncmp(text, "{\"traceEvents\":[", 16) == 0);
+    has("\"format\":\"proxy trace 1\"");
+    close(fd);
+    EXPECT(enc_proxy_trace_write_to_fd(group, fd), NRT_INVALID);
 }
 
 /* A group's report has the process's form and the group's content. */
@@ -95,6 +114,10 @@ static void of_a_group(void)
     EXPECT(enc_proxy_dump(idle, ENC_PROXY_JSON, text, sizeof text, NULL), NRT_SUCCESS);
     has("\"verdict\": \"nothing is stuck: 1 group without a task\"");
     REQUIRE(strstr(text, "\"exec\": 812") == NULL);
+    EXPECT(enc_proxy_dump(idle, ENC_PROXY_PROMETHEUS, text, sizeof text, NULL), NRT_SUCCESS);
+    has("# TYPE proxy_ticks_total counter\n");
+    has("\nproxy_ticks_total{");
+    traced(idle);
     EXPECT(enc_proxy_group_release(idle, ENC_PROXY_DRAIN, SECONDS(60), NULL), NRT_SUCCESS);
 }
 
@@ -114,7 +137,7 @@ static void to_a_descriptor(const char *folder)
     REQUIRE(strstr(enc_proxy_last_error(), "fd is -1, accepted: an open descriptor") != NULL);
     signal(SIGPIPE, SIG_IGN);
     REQUIRE(pipe(ends) == 0);
-    EXPECT(enc_proxy_report_to_fd(2, 1, ends[1]), NRT_INVALID);
+    EXPECT(enc_proxy_report_to_fd(3, 1, ends[1]), NRT_INVALID);
     close(ends[0]);
     EXPECT(enc_proxy_report_to_fd(ENC_PROXY_TEXT, 1, ends[1]), NRT_RESOURCE);
     close(ends[1]);

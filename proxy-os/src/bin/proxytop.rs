@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use proxy_os::diagnosis::record::Group;
-use proxy_os::diagnosis::{Report, fetch, merge, served};
+use proxy_os::diagnosis::{Report, fetch, merge, prometheus, served};
 
 #[derive(Debug, Parser)]
 #[command(
@@ -28,8 +28,11 @@ struct Cli {
     #[arg(long, requires = "once")]
     json: bool,
     /// Print everything that the reports say.
-    #[arg(long, requires = "once")]
+    #[arg(long, requires = "once", conflicts_with = "json")]
     full: bool,
+    /// Print counters and latencies in the text format of Prometheus.
+    #[arg(long, requires = "once", conflicts_with_all = ["json", "full"])]
+    prometheus: bool,
     /// Read reports from files instead: what `NEURON_RT_PROXY_REPORT_DIR` collects.
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with = "pids")]
     merge: Vec<PathBuf>,
@@ -120,6 +123,8 @@ fn once(cli: &Cli, out: &mut impl Write) -> io::Result<ExitCode> {
     if cli.json {
         serde_json::to_writer_pretty(&mut *out, &reports)?;
         writeln!(out)?;
+    } else if cli.prometheus {
+        write!(out, "{}", prometheus(&reports))?;
     } else if cli.full {
         reports
             .iter()

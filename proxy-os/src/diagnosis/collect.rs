@@ -14,7 +14,7 @@ use super::record::{
     BarrierWait, Block, Call, Change, ErrorCount, Group, Library, Process, Report, SCHEMA, Setting,
     StartWord, Task, Worker,
 };
-use super::{buses, ranges, verdict};
+use super::{buses, latencies, ranges, verdict};
 use crate::context::ContextData;
 use crate::queue::{Shared, TASKS};
 use crate::registry::Group as Share;
@@ -195,12 +195,14 @@ fn group(known: &Known, partial: &mut Vec<String>) -> Option<Group> {
         }),
         health: health(&shared, known.tid).to_owned(),
         enqueued: counters.drained.saturating_add(queued(&tasks).into()),
+        full: counters.full,
         ended: counters.ended,
         last_ended_exec: ended.map(|record| record.change.exec.0),
         errors: errors(&shared, partial),
         worker: worker(&shared, known, queued(&tasks), partial),
         tasks,
         history: records.iter().map(change).collect(),
+        latencies: latencies::latencies(&shared.latencies.read()),
     })
 }
 
@@ -274,6 +276,9 @@ fn worker(shared: &Shared, known: &Known, queued: u32, partial: &mut Vec<String>
         activity: activity.to_owned(),
         call,
         ticks: counters.ticks,
+        steps: counters.steps,
+        idle_ticks: counters.idle_ticks,
+        pauses: counters.pauses,
         yields: counters.yields,
         sleeps: counters.sleeps,
         wakes: counters.rings,

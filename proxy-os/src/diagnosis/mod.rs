@@ -6,13 +6,16 @@
 //! | `collect`, `buses`, `known` | reading it from the live process, without waiting for anybody |
 //! | `verdict` | from the facts to one sentence |
 //! | `text`, `merge` | for people; many ranks' reports in one sentence |
+//! | `latencies`, `prometheus` | for monitoring |
 //! | `serve`, `fetch` | on request: signal, tool, interval, and when something went wrong |
 
 mod buses;
 mod collect;
 mod fetch;
 mod known;
+mod latencies;
 mod merge;
+mod prometheus;
 mod ranges;
 pub mod record;
 mod serve;
@@ -22,6 +25,7 @@ mod verdict;
 pub use fetch::{FetchError, fetch, served};
 pub(crate) use known::{lock, remember};
 pub use merge::merge;
+pub use prometheus::prometheus;
 pub use record::{Report, SCHEMA};
 pub use serve::{Options, ServeError, Service};
 pub(crate) use serve::{for_queue, leave_behind};

@@ -79,6 +79,8 @@ pub struct Group {
     pub health: String,
     /// Appends of all contexts that are registered.
     pub enqueued: u64,
+    /// Appends that found no place.
+    pub full: u64,
     /// Tasks that the worker has ended.
     pub ended: u64,
     /// The last execution that ended, as the black box has it.
@@ -91,6 +93,32 @@ pub struct Group {
     pub tasks: Vec<Task>,
     /// The last changes of state, oldest first.
     pub history: Vec<Change>,
+    /// How long tasks waited and ran, for each kind and span that has a value.
+    pub latencies: Vec<Latency>,
+}
+
+/// How long one span of the tasks of one kind took, in seconds.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Latency {
+    /// network or barrier.
+    pub kind: String,
+    /// enqueue_to_start, trigger_wait, run (the network time of a network task, the barrier wait of a barrier task) or total.
+    pub span: String,
+    /// Tasks that were counted: those that ended well.
+    pub count: u64,
+    /// Of all of them together.
+    pub sum: f64,
+    /// Median.
+    pub p50: f64,
+    /// Nine of ten took no longer.
+    pub p90: f64,
+    /// 99 of 100 took no longer.
+    pub p99: f64,
+    /// The longest.
+    pub max: f64,
+    /// How many took no longer than each of these bounds.
+    pub below: Vec<(f64, u64)>,
 }
 
 /// How often a code ended a task.
@@ -125,6 +153,12 @@ pub struct Worker {
     pub call: Option<Call>,
     /// Ticks.
     pub ticks: u64,
+    /// Steps of tasks.
+    pub steps: u64,
+    /// Ticks that moved nothing.
+    pub idle_ticks: u64,
+    /// Pauses between ticks that moved nothing.
+    pub pauses: u64,
     /// Times it gave its core away.
     pub yields: u64,
     /// Times it slept.

@@ -40,8 +40,10 @@ impl Context {
         if fork::is_child() {
             return Err(EnqueueError::Forked);
         }
-        let appended = self.queue.shared.core.enqueue(self.id, exec, &*self.data)?;
-        self.queue.shared.obey(appended.bell);
+        let shared = &self.queue.shared;
+        let appended = shared.core.enqueue(self.id, exec, &*self.data);
+        let appended = appended.inspect_err(|error| shared.watch.refused(error))?;
+        shared.obey(appended.bell);
         // An execution always has a network task.
         let network = appended
             .network
@@ -61,12 +63,10 @@ impl Context {
         if fork::is_child() {
             return Err(EnqueueError::Forked);
         }
-        let appended = self
-            .queue
-            .shared
-            .core
-            .append(self.id, kind, exec, &*self.data)?;
-        self.queue.shared.obey(appended.bell);
+        let shared = &self.queue.shared;
+        let appended = shared.core.append(self.id, kind, exec, &*self.data);
+        let appended = appended.inspect_err(|error| shared.watch.refused(error))?;
+        shared.obey(appended.bell);
         appended
             .network
             .or(appended.barrier)

@@ -119,3 +119,74 @@ fn a_bad_histogram_setting_is_refused_with_its_bad_word() {
          accepted: five words with one space between them";
     assert!(text.starts_with(expected), "{text}");
 }
+
+#[test]
+fn f5_counters_and_latencies_are_in_the_report_and_in_its_metrics() {
+    let settings = Settings::builder().latency_from_append(true);
+    let queue = ProxyQueue::start(Gid(650), &settings.from_env().unwrap()).unwrap();
+    run(&queue);
+    let script = Script::with(&["progress * -> ret=7"]);
+    let builder = script.context(5).block(1, sets(1, 1));
+    let context = queue.context(builder).unwrap();
+    let failed = context.enqueue(ExecId(1)).unwrap().network;
+    let answer = queue.consume(failed, Patience::until(PATIENCE));
+    assert_eq!(answer, Ok(Status(7)));
+    script.rule("progress * -> done=1");
+    // Nobody consumes: the last one of these finds no place.
+    let refused = (0..=128).filter(|exec| context.enqueue(ExecId(*exec)).is_err());
+    assert_eq!(refused.count(), 1);
+    queue.release(Release::Drain, PATIENCE).unwrap();
+    let report = proxy_os::diagnosis::Report::collect("a test");
+    let group = report.groups.iter().find(|group| group.gid == 650).unwrap();
+    assert_eq!((group.enqueued, group.ended, group.full), (139, 139, 1));
+    assert_eq!((group.errors[0].status, group.errors[0].count), (7, 1));
+    let worker = &group.worker;
+    assert!(
+        worker.steps >= 139 && worker.idle_ticks <= worker.ticks,
+        "{worker:?}"
+    );
+    // The one that failed has started, and nothing more is counted of it; those without a gate have waited for none.
+    let counts = [139, EXECUTIONS, 138, 138];
+    for (span, count) in Span::ALL.into_iter().zip(counts) {
+        let found = group.latencies.iter();
+        let found = found.filter(|found| found.kind == "network" && found.span == span.name());
+        let [latency] = &found.collect::<Vec<_>>()[..] else {
+            panic!("{span}: {:?}", group.latencies)
+        };
+        let (_, last) = latency.below.last().unwrap();
+        assert_eq!((latency.count, *last), (count, count), "{span}");
+        assert!(
+            latency.p50 <= latency.max && latency.max <= latency.sum,
+            "{latency:?}"
+        );
+    }
+    none_before_its_device_fired(group);
+    let text = proxy_os::diagnosis::prometheus(&[report.only(650)]);
+    for line in [
+        "proxy_full_total",
+        "proxy_errors_total",
+        "proxy_task_seconds_count",
+    ] {
+        let sample =
+            |text: &&str| text.starts_with(&format!("{line}{{")) && text.contains("group=\"650\"");
+        assert!(text.lines().any(|text| sample(&text)), "{line} in {text}");
+    }
+}
+
+fn none_before_its_device_fired(group: &proxy_os::diagnosis::record::Group) {
+    let held = HELD.as_secs_f64();
+    let trigger = group
+        .latencies
+        .iter()
+        .find(|found| found.span == "trigger_wait")
+        .unwrap();
+    let early: Vec<_> = trigger
+        .below
+        .iter()
+        .filter(|(bound, _)| *bound < held)
+        .collect();
+    assert!(
+        early.iter().all(|(_, count)| *count == 0),
+        "none before its device fired: {early:?}"
+    );
+}

@@ -26,6 +26,7 @@ use enc_proxy::report::*;
 use enc_proxy::settings::*;
 use enc_proxy::status::*;
 use enc_proxy::task::*;
+use enc_proxy::trace::*;
 use enc_proxy::version::*;
 
 use crate::input::Input;
@@ -234,10 +235,11 @@ impl Run<'_> {
         let code = (&raw mut self.out.more[0]).cast();
         let (number, timeout) = (input.number(), input.timeout());
         let mut count = 0;
-        match input.byte() % 14 {
+        match input.byte() % 15 {
             11 => encd_context_reset(context),
             // No descriptor of this process: a negative number, or one above its limit.
             12 => enc_proxy_report_to_fd(0, 1, number.cast_signed() | 1 << 30),
+            13 => enc_proxy_trace_write_to_fd(group, number.cast_signed() | 1 << 30),
             0 | 1 => enc_enq_proxy_tasks(context, number.into()),
             2 => c!(enc_proxy_enqueue(context, 1, &mut record(input))),
             3 => c!(enc_proxy_check_status(
