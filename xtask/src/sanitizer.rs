@@ -24,8 +24,8 @@ const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// More than building and running one package needs on a slow machine.
 const LIMIT: Duration = Duration::from_secs(1800);
 
-/// What every run is told: as many rounds of H10 as the requirement asks for.
-const ROUNDS: (&str, &str) = ("PROXY_H10_ROUNDS", "1000000");
+/// What every run is told: as many rounds of H10 as the requirement asks for, and that a build with a sanitizer in it is slow.
+const TOLD: [(&str, &str); 2] = [("PROXY_H10_ROUNDS", "1000000"), ("PROXY_SLOWDOWN", "10")];
 
 /// A sanitizer and what is run under it.
 #[derive(Debug)]
@@ -164,7 +164,7 @@ fn command(workspace: &Workspace, sanitizer: &Sanitizer, rustc: &Path, tests: &R
         // Flags that begin with -Z are refused by a stable compiler without this.
         .env("RUSTC_BOOTSTRAP", "1")
         .env("RUSTFLAGS", flags.trim_start())
-        .env(ROUNDS.0, ROUNDS.1);
+        .envs(TOLD);
     command
 }
 

@@ -4,6 +4,7 @@ pub mod bus;
 pub mod child;
 pub mod messages;
 pub mod os;
+pub mod pace;
 pub mod pin;
 pub mod script;
 pub mod stub;
