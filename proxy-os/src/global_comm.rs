@@ -122,7 +122,8 @@ pub struct Freed {
     /// How the exchange between machines was stopped, if there was one. After [`Stopped::Detached`] the communicator under its link must
     /// stay: leave it allocated, do not call `neuronFreeComm` on it.
     pub leaders: Option<Stopped>,
-    /// The ranks of the bus that had died by then, without whom it was freed.
+    /// The ranks of the bus that had died by then, without whom it was freed. A process that is being killed closes its connections a
+    /// moment before it is dead, so a free at the first sign may not know yet.
     pub dead: RankSet,
 }
 

@@ -231,7 +231,9 @@ impl<'a> Stage<'a> {
         }
         self.counts.round(round, &reports, started);
         let wrong = reports.iter().find_map(|report| judge(round, report));
-        wrong.map_or(Ok(()), Err)
+        // What the others say may be nearer to the cause.
+        let all = |wrong| Err(format!("{wrong}\n  of {reports:?}"));
+        wrong.map_or(Ok(()), all)
     }
 
     fn hand_out(&mut self, round: &Round, mortals: &mut [(usize, Host)]) -> Result<(), String> {

@@ -9,7 +9,7 @@ use crate::plan::{Fault, Kind, Round};
 use crate::talk::Report;
 
 /// How much later than by its deadline a failed execution may have told so, in milliseconds.
-const SLACK: u64 = 5000;
+const SLACK: u64 = 20_000;
 
 /// What is wrong with a report, in words. `None` = nothing.
 pub(crate) fn judge(round: &Round, report: &Report) -> Option<String> {
@@ -28,8 +28,9 @@ fn wrong_of(round: &Round, report: &Report) -> Option<String> {
         return Some(format!("succeeded in all executions beside {}", fault.kind));
     };
     let status = Status(end.status);
-    let own = round.process_of(report.rank) == round.process_of(fault.victim);
-    if !names_the_cause(&fault, report.rank == fault.victim, own, status) {
+    let together = &round.processes[round.process_of(fault.victim)];
+    let crowd = together.len() > 1 && together.contains(&report.rank);
+    if !names_the_cause(&fault, report.rank == fault.victim, crowd, status) {
         return Some(format!("ended with {status} beside {}", fault.kind));
     }
     let limit = u64::try_from(round.deadline.as_millis()).unwrap_or(u64::MAX);
@@ -69,8 +70,8 @@ fn mourned(fault: &Fault, report: &Report) -> Option<String> {
     (report.dead != died).then(|| format!("was told of {:?} as dead, not {died:?}", report.dead))
 }
 
-/// Whether a code says what has happened, for the victim itself, a rank of its process (`own`), or another.
-fn names_the_cause(fault: &Fault, victim: bool, own: bool, status: Status) -> bool {
+/// Whether a code says what has happened, for the victim itself, one of several ranks of its process (`crowd`, the victim included), or another.
+fn names_the_cause(fault: &Fault, victim: bool, crowd: bool, status: Status) -> bool {
     // What a peer's end looks like: its sockets close, it leaves the bus, or it tells the barrier that it gives up.
     let by_peer = [
         Status::NETWORK_PROXY_FAILURE,
@@ -82,8 +83,9 @@ fn names_the_cause(fault: &Fault, victim: bool, own: bool, status: Status) -> bo
     match fault.kind {
         kind if kind.is_late() => by_peer.contains(&status) || late.contains(&status),
         Kind::Kill | Kind::Exit | Kind::StopBriefly => by_peer.contains(&status),
+        // One of them may have ended and left the bus before the worker has come to the tasks of the others.
+        kind if crowd && kind.is_shared() => aborted.contains(&status) || by_peer.contains(&status),
         _ if victim => status == Status::ABORTED,
-        kind if own && kind.is_shared() => aborted.contains(&status) || by_peer.contains(&status),
         _ => by_peer.contains(&status),
     }
 }

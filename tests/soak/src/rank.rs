@@ -31,8 +31,8 @@ use crate::talk::{Assignment, End, Report};
 
 /// What an output holds before an execution, so that an old result cannot pass for a new one.
 const POISON: u8 = 0xA5;
-/// How much later than by its deadline an execution may have ended, on a machine with too much to run.
-const SLACK: Duration = Duration::from_secs(5);
+/// How much later than by its deadline an execution may have ended, on a machine that has too much to run or stands still for a while.
+const SLACK: Duration = Duration::from_secs(20);
 /// How long an abort or a release may take.
 const ORDER: Duration = Duration::from_secs(10);
 /// How long ranks wait for each other at the start.
@@ -83,6 +83,9 @@ fn whole(
     let ends = world.connect(id)?;
     let mut seat = Seat::new(round, rank, comm, &ends)?;
     seat.executions(reached, report);
+    if let Some(fault) = round.fault.filter(|fault| fault.kind == Kind::Kill) {
+        seat.await_death(fault.victim)?;
+    }
     let Seat {
         comm,
         context,
@@ -304,6 +307,21 @@ impl<'a> Seat<'a> {
         let members = self.comm.bus().members().map_err(text)?;
         let gone = |(state, _): &(State, u32)| matches!(state, State::Left | State::Dead);
         Ok(members.iter().any(gone))
+    }
+
+    /// A process that is being killed closes its sockets, which the library notices, a moment before it is dead.
+    fn await_death(&mut self, victim: u32) -> Done<()> {
+        let victim = u16::try_from(victim).map_err(text)?;
+        let since = Instant::now();
+        while !self.comm.bus().dead(LOOK).map_err(text)?.has(victim) {
+            if since.elapsed() > ORDER {
+                return Err(format!(
+                    "the bus does not know that rank {victim} was killed"
+                ));
+            }
+            std::thread::yield_now();
+        }
+        Ok(())
     }
 
     /// After a failure: what is left ends within the time of an order, and its ticket has a code then.
