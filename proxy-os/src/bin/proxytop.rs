@@ -13,6 +13,7 @@ use std::time::Duration;
 use clap::Parser;
 use proxy_os::diagnosis::record::Group;
 use proxy_os::diagnosis::{Report, fetch, merge, prometheus, served};
+use proxy_os::sys::terminal;
 
 #[derive(Debug, Parser)]
 #[command(
@@ -43,6 +44,9 @@ struct Cli {
     #[arg(long, default_value_t = 1.0, value_parser = interval)]
     every: f64,
 }
+
+/// Columns and rows of a terminal that does not know its own.
+const SIZE: (usize, usize) = (80, 24);
 
 fn interval(text: &str) -> Result<f64, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
@@ -81,12 +85,10 @@ fn run(cli: &Cli) -> io::Result<ExitCode> {
     let mut before = BTreeMap::new();
     loop {
         let (reports, errors) = look(cli);
+        let size = terminal::size(&out).unwrap_or(SIZE);
+        let lines = fitted(screen(cli, &reports, &errors, &before), size);
         // Home, and clear what is below: less flicker than clearing first.
-        write!(
-            out,
-            "\x1b[H{}\x1b[J",
-            screen(cli, &reports, &errors, &before)
-        )?;
+        write!(out, "\x1b[H{}\x1b[J", lines.join("\x1b[K\r\n"))?;
         out.flush()?;
         before = ended(&reports);
         std::thread::sleep(Duration::from_secs_f64(cli.every));
@@ -130,7 +132,10 @@ fn once(cli: &Cli, out: &mut impl Write) -> io::Result<ExitCode> {
             .iter()
             .try_for_each(|report| writeln!(out, "{report}"))?;
     } else {
-        write!(out, "{}", screen(cli, &reports, &[], &BTreeMap::new()))?;
+        let lines = screen(cli, &reports, &[], &BTreeMap::new());
+        lines
+            .iter()
+            .try_for_each(|line| writeln!(out, "{}", line.text))?;
     }
     errors
         .iter()
@@ -163,9 +168,49 @@ fn ended(reports: &[Report]) -> Ended {
     reports.iter().flat_map(of).collect()
 }
 
-/// What the terminal shows; every line ends by clearing its rest.
-fn screen(cli: &Cli, reports: &[Report], errors: &[String], before: &Ended) -> String {
-    let mut lines = vec![merge(reports, cli.world), String::new()];
+/// A line, and what becomes of what does not fit into the terminal.
+struct Line {
+    text: String,
+    /// It goes on in the next line, instead of being cut.
+    folds: bool,
+}
+
+impl Line {
+    const fn row(text: String) -> Self {
+        Self { text, folds: false }
+    }
+
+    const fn sentence(text: String) -> Self {
+        Self { text, folds: true }
+    }
+}
+
+/// The lines as a terminal of this size shows them, the first ones if not all fit.
+fn fitted(lines: Vec<Line>, (columns, rows): (usize, usize)) -> Vec<String> {
+    let parts = |line: Line| {
+        let letters: Vec<char> = line.text.chars().collect();
+        let most = if line.folds { usize::MAX } else { 1 };
+        let parts = letters.chunks(columns.max(1)).take(most);
+        let parts: Vec<String> = parts.map(|part| part.iter().collect()).collect();
+        if parts.is_empty() {
+            vec![String::new()]
+        } else {
+            parts
+        }
+    };
+    let mut all: Vec<String> = lines.into_iter().flat_map(parts).collect();
+    let hidden = all.len().saturating_sub(rows);
+    if hidden > 0 {
+        all.truncate(rows.saturating_sub(1));
+        all.push(format!("... {} more lines", hidden + 1));
+    }
+    all
+}
+
+/// What is shown: the sentence of all, a row per group, and the sentence of each process that is stuck.
+fn screen(cli: &Cli, reports: &[Report], errors: &[String], before: &Ended) -> Vec<Line> {
+    let all = Line::sentence(merge(reports, cli.world));
+    let mut lines = vec![all, Line::row(String::new())];
     let head = format!(
         "{:>7} {:<15} {:>5} {:<9} {:>5} {:>6} {:>6} {:>9} {:>9}  {:<18} {}",
         "PID",
@@ -180,16 +225,17 @@ fn screen(cli: &Cli, reports: &[Report], errors: &[String], before: &Ended) -> S
         "WORKER",
         "OLDEST WAIT"
     );
-    lines.push(head);
+    lines.push(Line::row(head));
     for report in reports {
-        lines.extend(report.groups.iter().map(|group| row(report, group, before)));
+        let rows = report.groups.iter().map(|group| row(report, group, before));
+        lines.extend(rows.map(Line::row));
     }
     for report in reports.iter().filter(|report| report.stall.is_some()) {
-        lines.push(format!("{:>7} {}", report.process.pid, report.verdict));
+        let text = format!("{:>7} {}", report.process.pid, report.verdict);
+        lines.push(Line::sentence(text));
     }
-    lines.extend(errors.iter().cloned());
-    let end = if cli.once { "\n" } else { "\x1b[K\r\n" };
-    lines.into_iter().map(|line| line + end).collect()
+    lines.extend(errors.iter().cloned().map(Line::sentence));
+    lines
 }
 
 fn row(report: &Report, group: &Group, before: &Ended) -> String {
@@ -230,4 +276,24 @@ fn row(report: &Report, group: &Group, before: &Ended) -> String {
         rate.unwrap_or_else(|| "-".to_owned()),
         group.worker.activity,
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_cut_sentences_go_on_and_the_first_lines_stay_on_the_screen() {
+        let lines = || {
+            vec![
+                Line::sentence("abcdefg".to_owned()),
+                Line::row(String::new()),
+                Line::row("0123456789".to_owned()),
+                Line::sentence("xyz".to_owned()),
+            ]
+        };
+        let all = ["abcd", "efg", "", "0123", "xyz"];
+        assert_eq!(fitted(lines(), (4, 5)), all);
+        assert_eq!(fitted(lines(), (4, 3)), ["abcd", "efg", "... 3 more lines"]);
+    }
 }

@@ -15,18 +15,45 @@ pub fn merge(reports: &[Report], world: Option<u32>) -> String {
     let ranks = by_rank(reports);
     let mut sentences: Vec<String> = Vec::new();
     sentences.extend(silent(&ranks, world));
-    sentences.extend(behind(&ranks));
-    sentences.extend(waiting(reports));
-    if sentences.is_empty() {
-        return match ranks.len() {
-            0 => "no rank has a task".to_owned(),
-            _ => format!(
-                "ranks {}: nothing is stuck, and nobody is behind",
-                ranges(ranks.keys().copied())
-            ),
-        };
+    let waiting = waiting(reports);
+    if waiting.is_empty() && sentences.is_empty() {
+        return moving(&ranks);
     }
+    sentences.extend(behind(&ranks));
+    sentences.extend(waiting);
     sentences.join("; ")
+}
+
+/// Nothing is stuck. Ranks that run are read one after another, so one that seems behind may be not.
+fn moving(ranks: &BTreeMap<u32, u64>) -> String {
+    let at = match (ranks.values().min(), ranks.values().max()) {
+        (Some(first), Some(last)) if first == last => format!("exec {first}"),
+        (Some(first), Some(last)) => format!("exec {first} to {last}"),
+        _ => return "no rank has a task".to_owned(),
+    };
+    format!(
+        "{}, at {at}: nothing is stuck",
+        named(ranks.keys().copied())
+    )
+}
+
+/// Ranks in words.
+fn named(numbers: impl IntoIterator<Item = u32>) -> String {
+    let text = ranges(numbers);
+    let one = text.parse::<u32>().is_ok();
+    format!("rank{} {text}", if one { "" } else { "s" })
+}
+
+/// What ranks do, with the verb that goes with one or many; `what` begins with that of many.
+fn do_what(numbers: &BTreeSet<u32>, what: &str) -> String {
+    let (verb, rest) = what.split_once(' ').unwrap_or((what, ""));
+    let verb = match (numbers.len(), verb) {
+        (1, "are") => "is",
+        (1, "have") => "has",
+        (1, "wait") => "waits",
+        _ => verb,
+    };
+    format!("{} {verb} {rest}", named(numbers.iter().copied()))
 }
 
 /// The newest execution that each rank has begun, also where it has ended since.
@@ -50,8 +77,10 @@ fn by_rank(reports: &[Report]) -> BTreeMap<u32, u64> {
 }
 
 fn silent(ranks: &BTreeMap<u32, u64>, world: Option<u32>) -> Option<String> {
-    let missing = ranges((0..world?).filter(|rank| !ranks.contains_key(rank)));
-    (!missing.is_empty()).then(|| format!("no report of ranks {missing} has a task"))
+    let missing: Vec<u32> = (0..world?)
+        .filter(|rank| !ranks.contains_key(rank))
+        .collect();
+    (!missing.is_empty()).then(|| format!("no report of {} has a task", named(missing)))
 }
 
 /// Who has begun fewer executions than the others.
@@ -69,7 +98,7 @@ fn behind(ranks: &BTreeMap<u32, u64>) -> Option<String> {
     if late.is_empty() {
         return None;
     }
-    let ahead = ranges(
+    let ahead = named(
         ranks
             .iter()
             .filter(|(_, exec)| **exec == most)
@@ -77,10 +106,10 @@ fn behind(ranks: &BTreeMap<u32, u64>) -> Option<String> {
     );
     let late: Vec<String> = late
         .into_iter()
-        .map(|(exec, ranks)| format!("ranks {} are at exec {exec}", ranges(ranks)))
+        .map(|(exec, ranks)| do_what(&ranks, &format!("are at exec {exec}")))
         .collect();
     Some(format!(
-        "{}, behind ranks {ahead} at exec {most}",
+        "{}, behind {ahead} at exec {most}",
         late.join(", ")
     ))
 }
@@ -102,7 +131,7 @@ fn waiting(reports: &[Report]) -> Vec<String> {
     }
     waits
         .into_iter()
-        .map(|((_, what), ranks)| format!("ranks {} {what}", ranges(ranks)))
+        .map(|((_, what), ranks)| do_what(&ranks, &what))
         .collect()
 }
 
@@ -143,16 +172,16 @@ fn told(stall: &Stall, report: &Report) -> String {
         StallKind::CallNotReturning => format!("have a worker inside {}", call()),
         StallKind::AsleepWithWork => "have a worker that sleeps on its work".to_owned(),
         StallKind::DeviceNeverFired => {
-            format!("wait for their device on {}{exec}", streams(&stall.streams))
+            format!("wait for the device on {}{exec}", streams(&stall.streams))
         }
         StallKind::BarrierWaiting => {
-            let missing = ranges(members(&stall.missing, 100_000));
-            format!("wait at the host barrier for ranks {missing}{exec}")
+            let missing = named(members(&stall.missing, 100_000));
+            format!("wait at the host barrier for {missing}{exec}")
         }
         StallKind::LibraryIdle => format!("wait for the network{exec}"),
         StallKind::RendezvousWaiting => {
-            let missing = ranges(members(&stall.missing, 100_000));
-            format!("wait on the bus for ranks {missing}")
+            let missing = named(members(&stall.missing, 100_000));
+            format!("wait on the bus for {missing}")
         }
         StallKind::QueueFull => "have no place for another task".to_owned(),
         StallKind::ConsumerNotPolling => format!("have a status that nobody consumes{exec}"),
@@ -210,8 +239,8 @@ mod tests {
         reports[5] = rank(5, 812, Some(StallKind::DeviceNeverFired));
         assert_eq!(
             merge(&reports, Some(8)),
-            "ranks 5 are at exec 812, behind ranks 0-4,6-7 at exec 813; ranks 5 wait for their device on stream 1 in exec 812; \
-             ranks 0-4,6-7 wait at the host barrier for ranks 5 in exec 813"
+            "rank 5 is at exec 812, behind ranks 0-4,6-7 at exec 813; rank 5 waits for the device on stream 1 in exec 812; \
+             ranks 0-4,6-7 wait at the host barrier for rank 5 in exec 813"
         );
     }
 
@@ -224,7 +253,7 @@ mod tests {
         );
         assert_eq!(
             merge(&reports, None),
-            "ranks 0,2: nothing is stuck, and nobody is behind"
+            "ranks 0,2, at exec 3: nothing is stuck"
         );
         assert_eq!(merge(&[], None), "no rank has a task");
     }
