@@ -24,6 +24,7 @@ struct Claim<'a> {
 }
 
 impl Claim<'_> {
+    #[inline]
     const fn ticket(&self) -> Ticket {
         Ticket {
             slot: self.number,
@@ -32,6 +33,7 @@ impl Claim<'_> {
     }
 
     /// Makes the task visible to look-ups, in INIT.
+    #[inline]
     fn publish(&self, key: &TaskKey, appended: u64) {
         self.slot.fill(key);
         self.slot.set_appended(appended);
@@ -46,14 +48,17 @@ struct Claims<'a> {
 }
 
 impl<'a> Claims<'a> {
+    #[inline]
     fn iter(&self) -> impl Iterator<Item = &Claim<'a>> {
         iter::once(&self.first).chain(&self.second)
     }
 
+    #[inline]
     fn count(&self) -> usize {
         if self.second.is_some() { 2 } else { 1 }
     }
 
+    #[inline]
     fn give_back(&self) {
         for claim in self.iter() {
             claim.slot.unclaim(claim.word);
