@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use proxy_checks::child;
+use proxy_checks::pace::at_most;
 use proxy_checks::script::{Script, sets};
 use proxy_core::phone::barrier::RankSet;
 use proxy_core::{ContextError, EnqueueError, ExecId, Gid, PollError, Status, TaskKind};
@@ -146,7 +147,7 @@ fn calls_in_child(parent: Parent) -> i32 {
             drop((busy, group, queue));
             true
         },
-        since.elapsed() < Duration::from_millis(200),
+        since.elapsed() < at_most(Duration::from_millis(200)),
         thread::joins() == joins,
     ];
     first_wrong(&found)
@@ -233,7 +234,7 @@ fn h40_a_forked_child_of_a_process_on_a_bus_is_told_so() {
                 drop(unsafe { std::ptr::read(&raw const second) });
                 true
             },
-            since.elapsed() < Duration::from_millis(200),
+            since.elapsed() < at_most(Duration::from_millis(200)),
             thread::joins() == joins,
         ];
         first_wrong(&found)
