@@ -5,7 +5,7 @@
 //! held, and none exists. IDLE is not terminal: only DONE takes a task off its list.
 //!
 //! The library may take its time in each step, so the inbox is also looked at between the steps of a tick: network tasks found
-//! there have their first step, which starts them, at once ([`early`]), and come to their lists when the tick is over.
+//! there have their first step, which starts them, at once (`early.rs`), and come to their lists when the tick is over.
 
 mod early;
 
