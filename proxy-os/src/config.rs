@@ -13,7 +13,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use kind::{Capped, Chart, Count, Cpus, Folder, Kind, Root, Span, Switch, Verbosity};
+use kind::{Capped, Chart, Count, Cpus, Folder, Kind, Request, Root, Span, Switch, Verbosity};
 pub use root::{BadRootCommId, Host, RootCommId};
 
 use crate::affinity::Placement;
@@ -263,7 +263,7 @@ settings! {
     /// Reports are served to tools of the same user, as long as the process has a queue. Ours.
     report: bool = false, "NEURON_RT_PROXY_REPORT", Switch;
     /// A signal that asks for a report; 0 = none. Ours.
-    report_signal: u32 = 0, "NEURON_RT_PROXY_REPORT_SIGNAL", Count { min: 0 };
+    report_signal: u32 = 0, "NEURON_RT_PROXY_REPORT_SIGNAL", Request;
     /// Where reports go as files, besides the log. Ours.
     report_directory: Option<PathBuf> = None, "NEURON_RT_PROXY_REPORT_DIR", Folder;
     /// How often a report is written; 0 = never. Ours.

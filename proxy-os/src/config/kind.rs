@@ -95,6 +95,46 @@ impl Kind for Count {
     }
 }
 
+/// A signal that somebody may send to ask for something; 0 is none. Not one that cannot be taken, nor one by which the CPU tells of
+/// a fault: its handler would return to the fault.
+pub(super) struct Request;
+
+impl Request {
+    const REFUSED: [i32; 8] = [
+        libc::SIGILL,
+        libc::SIGTRAP,
+        libc::SIGABRT,
+        libc::SIGBUS,
+        libc::SIGFPE,
+        libc::SIGKILL,
+        libc::SIGSEGV,
+        libc::SIGSTOP,
+    ];
+}
+
+impl Kind for Request {
+    type Value = u32;
+
+    fn parse(&self, text: &str) -> Result<u32, Refused> {
+        parse_digits(text)
+    }
+
+    fn settle(&self, value: u32) -> Result<(u32, bool), Refused> {
+        let takes = |signal| signal <= libc::SIGRTMAX() && !Self::REFUSED.contains(&signal);
+        accept_if(i32::try_from(value).is_ok_and(takes), value)
+    }
+
+    fn accepted(&self) -> String {
+        let refused = Self::REFUSED.map(|signal| signal.to_string()).join(", ");
+        let last = libc::SIGRTMAX();
+        format!("0 (none) or the number of a signal, 1 to {last} without {refused}")
+    }
+
+    fn show(&self, value: &u32) -> String {
+        value.to_string()
+    }
+}
+
 /// A count of which at most `max` is used.
 pub(super) struct Capped {
     pub(super) max: u32,

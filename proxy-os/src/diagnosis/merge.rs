@@ -174,6 +174,9 @@ fn told(stall: &Stall, report: &Report) -> String {
         StallKind::DeviceNeverFired => {
             format!("wait for the device on {}{exec}", streams(&stall.streams))
         }
+        StallKind::BarrierWaiting if stall.missing.is_empty() => {
+            format!("wait at the host barrier{exec}, which does not say for whom")
+        }
         StallKind::BarrierWaiting => {
             let missing = named(members(&stall.missing, 100_000));
             format!("wait at the host barrier for {missing}{exec}")
@@ -241,6 +244,17 @@ mod tests {
             merge(&reports, Some(8)),
             "rank 5 is at exec 812, behind ranks 0-4,6-7 at exec 813; rank 5 waits for the device on stream 1 in exec 812; \
              ranks 0-4,6-7 wait at the host barrier for rank 5 in exec 813"
+        );
+    }
+
+    #[test]
+    fn a_barrier_that_names_nobody_is_said_to() {
+        let mut waits = rank(0, 3, Some(StallKind::BarrierWaiting));
+        let stall = waits.stall.as_mut().expect("a stall");
+        stall.missing.clear();
+        assert_eq!(
+            merge(&[waits], None),
+            "rank 0 waits at the host barrier in exec 3, which does not say for whom"
         );
     }
 

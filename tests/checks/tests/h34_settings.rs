@@ -101,6 +101,19 @@ fn h34_all_bad_values_are_reported_together() {
 }
 
 #[test]
+fn h34_a_signal_that_cannot_ask_for_a_report_is_refused() {
+    let name = "NEURON_RT_PROXY_REPORT_SIGNAL";
+    for good in ["0", "1", "10", "15", "64"] {
+        assert!(read(&[(name, good)]).is_ok(), "{good}");
+    }
+    for bad in ["9", "11", "19", "65", "99", "bogus"] {
+        let error = read(&[(name, bad)]).expect_err("refused").to_string();
+        let parts = [name, bad, "0 (none) or the number of a signal, 1 to 64"];
+        assert!(parts.iter().all(|part| error.contains(part)), "{error}");
+    }
+}
+
+#[test]
 fn h34_a_value_that_is_no_text_is_refused() {
     let odd = OsString::from_vec(vec![b'h', 0xFF, b':', b'1']);
     let error = Settings::from_lookup(|_| Some(odd.clone())).expect_err("no setting takes it");

@@ -23,8 +23,8 @@ fn check(answer: c_int) -> io::Result<c_int> {
 pub(crate) struct Signals(File);
 
 impl Signals {
-    /// Takes over `signals`. Call it before the first thread is started. The signals stay blocked for good; programs started
-    /// through the standard library begin with none blocked.
+    /// Takes over `signals`. Call it before the first thread is started. The signals stay blocked for good, also in the
+    /// programs that are started: a terminal and `timeout` send them to launcher and ranks alike, and the launcher answers for all.
     pub(crate) fn take(signals: &[c_int]) -> io::Result<Self> {
         // SAFETY: a signal set is plain bits; `sigemptyset` gives it its value.
         let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };

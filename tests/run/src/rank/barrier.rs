@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use proxy_core::port::BarrierPoll;
 use proxy_core::{ExecId, Status};
 use proxy_os::bananaphone::task::TaskBarrier;
+use proxy_os::context::Attendance;
 use proxy_os::{DeviceWord, HostBarrier};
 
 use super::meeting::Meeting;
@@ -42,6 +43,10 @@ impl HostBarrier for OfContext {
 
     fn cancel(&self, exec: ExecId) {
         self.0.cancel(exec);
+    }
+
+    fn attendance(&self) -> Option<Attendance> {
+        self.0.attendance()
     }
 }
 
