@@ -37,6 +37,9 @@ pub(crate) fn arm() {
     }
 }
 
+/// Queues that the end of the process leaves as they are. A static's content is never dropped, and a leak checker finds it.
+static KEPT: Mutex<Vec<Arc<ProxyQueue>>> = Mutex::new(Vec::new());
+
 /// To be called before each call of a library by a thread of ours. While the process ends and its libraries have begun to shut down, it does
 /// not return: a worker that was inside a call for longer than the end of the process has waited must make no other.
 #[inline]
@@ -85,5 +88,6 @@ extern "C" fn leave() {
     // Relaxed: see `bar`.
     OVER.store(true, Ordering::Relaxed);
     // Not freed here: a queue whose worker is stuck would be waited for once more.
-    std::mem::forget(queues);
+    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    kept.extend(queues);
 }

@@ -142,3 +142,73 @@ fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::Unit;
+
+    const ROW: Row = Row {
+        key: "append",
+        group: "append",
+        name: "append",
+        unit: Unit::Time,
+        targets: &[
+            Target::Original(5.0, "append"),
+            Target::Peer(2.0),
+            Target::Floor(3.0, &["swap", "exchange"]),
+            Target::Tail(3.0),
+            Target::Most(120.0),
+        ],
+    };
+
+    fn round(ours: f64, original: f64) -> Round {
+        let one = |key: &str, p50, p99| (key.to_owned(), Figure { p50, p99 });
+        let mut round = Round::default();
+        let figures = [
+            one("append", ours, 2.0 * ours),
+            one("swap", 20.0, 20.0),
+            one("exchange", 30.0, 30.0),
+        ];
+        round.sides.insert(Side::Ours, figures.into());
+        let figures = [one("append", original, original)];
+        round.sides.insert(Side::Original, figures.into());
+        round
+    }
+
+    #[test]
+    fn a_target_is_judged_by_the_median_of_its_rounds_ratios() {
+        // Ratios of 6, 5 and 1: the disturbed round alone does not decide.
+        let rounds = [
+            round(100.0, 600.0),
+            round(100.0, 500.0),
+            round(400.0, 400.0),
+        ];
+        let judged = judge(ROW, &rounds);
+        let found: Vec<_> = judged.targets.iter().map(|(_, found)| *found).collect();
+        let wanted = [
+            Some((5.0, true)),
+            // No peer was there.
+            None,
+            Some((2.0, true)),
+            Some((2.0, true)),
+            Some((100.0, true)),
+        ];
+        assert_eq!(found, wanted);
+        assert_eq!((judged.floor, judged.met()), (Some(50.0), Some(true)));
+        assert_eq!(judged.peer, None);
+    }
+
+    #[test]
+    fn one_target_that_is_missed_is_enough() {
+        let judged = judge(ROW, &[round(100.0, 499.0)]);
+        assert_eq!(judged.targets[0].1, Some((4.99, false)));
+        assert_eq!(judged.met(), Some(false));
+    }
+
+    #[test]
+    fn a_row_without_a_figure_is_neither_met_nor_missed() {
+        assert_eq!(judge(ROW, &[]).met(), None);
+        assert_eq!(judge(ROW, &[Round::default()]).met(), None);
+    }
+}

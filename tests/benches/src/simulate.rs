@@ -115,3 +115,24 @@ fn dissemination(ranks: usize, near: f64) -> f64 {
     }
     time
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_ranks_cost_one_transfer_each_way_however_they_meet() {
+        assert_eq!(
+            [flat(2, 50.0), tree(2, 50.0), dissemination(2, 50.0)],
+            [100.0, 100.0, 50.0]
+        );
+    }
+
+    #[test]
+    fn a_flat_barrier_grows_with_the_ranks_and_a_dissemination_with_their_logarithm() {
+        let node = NODE.min(64);
+        assert!(flat(node, 50.0) > 4.0 * flat(node / 8, 50.0));
+        let steps = f64::from(node.ilog2());
+        assert_eq!(dissemination(node, 50.0), 50.0 * steps);
+    }
+}
