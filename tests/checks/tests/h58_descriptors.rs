@@ -94,6 +94,11 @@ fn child_that_fills_up() {
         assert!(start.elapsed() < AMPLE, "not said");
         std::thread::yield_now();
     }
+    // It is counted first and told then.
+    while messages::with("counter unwatched").is_empty() {
+        assert!(start.elapsed() < AMPLE, "not told");
+        std::thread::yield_now();
+    }
     let said = messages::with("counter unwatched");
     assert_eq!(said.len(), 1, "{said:?}");
     assert!(said[0].1.contains("0 of 1 descriptors"), "{said:?}");
