@@ -104,7 +104,8 @@ fn busy(gid: u32, comm: Comm) -> Kept {
     let context = queue.context(builder).expect("a context");
     context.enqueue(ExecId(1)).expect("room");
     until("it is progressed", || {
-        std::fs::read_to_string("libstub.so.log").is_ok_and(|log| log.contains("Progress"))
+        let inside = queue.dump().inside;
+        inside.is_some_and(|inside| inside.call.to_string() == "neuronNetworkProxyProgress")
     });
     (queue, context)
 }
