@@ -38,7 +38,8 @@ struct world {
     encd_context *context;
 };
 
-static inline void open_world(struct world *world, const char *path, uint32_t device)
+/* A context of one block that ends at once; its start words, if it has any, are the caller's and outlive it. */
+static inline encd_context *make_context(const struct world *world, uint32_t *const *start_words)
 {
     static uint64_t channel[11];
     net_ops_info op;
@@ -54,7 +55,19 @@ static inline void open_world(struct world *world, const char *path, uint32_t de
     src.mark = dest.mark = EXEC_COMPLETE;
     enc_fifo_set set = {&op, 1, &src, 1, &dest, 1};
     enc_basic_block block = {0, 0, &set};
+    encd_context_config config;
+    encd_context *context;
+    INIT(config);
+    config.comm = world->comm;
+    config.stream_n = config.block_n = 1;
+    config.blocks = &block;
+    config.start_words = start_words;
+    EXPECT(encd_context_create(world->group, &config, &context), NRT_SUCCESS);
+    return context;
+}
 
+static inline void open_world(struct world *world, const char *path, uint32_t device)
+{
     EXPECT(enc_proxy_library_open(path, &world->library), NRT_SUCCESS);
     uint8_t id[ENC_PROXY_UNIQUE_ID_BYTES];
     EXPECT(enc_proxy_get_unique_id(world->library, 1, id), NRT_SUCCESS);
@@ -70,12 +83,7 @@ static inline void open_world(struct world *world, const char *path, uint32_t de
     group.device = device;
     group.settings = world->settings;
     EXPECT(enc_proxy_group_acquire(&group, &world->group), NRT_SUCCESS);
-    encd_context_config context;
-    INIT(context);
-    context.comm = world->comm;
-    context.stream_n = context.block_n = 1;
-    context.blocks = &block;
-    EXPECT(encd_context_create(world->group, &context, &world->context), NRT_SUCCESS);
+    world->context = make_context(world, NULL);
 }
 
 static inline void close_world(struct world *world)

@@ -15,29 +15,8 @@ static char text[1 << 20];
 
 static encd_context *hang(void)
 {
-    static uint64_t channel[11];
-    net_ops_info op;
-    net_src_addr src;
-    net_dest_addr dest;
-    memset(&op, 0, sizeof op);
-    memset(&src, 0, sizeof src);
-    memset(&dest, 0, sizeof dest);
-    op.net_idx_loop_size = 512;
-    op.initial_send_credits = op.ending_recv_credits = 1;
-    op.data_type_sz = 4;
-    op.enc_channel = channel;
-    src.mark = dest.mark = EXEC_COMPLETE;
-    enc_fifo_set set = {&op, 1, &src, 1, &dest, 1};
-    enc_basic_block block = {0, 0, &set};
     uint32_t *words[1] = {&start_word};
-    encd_context_config config;
-    encd_context *context;
-    INIT(config);
-    config.comm = world.comm;
-    config.stream_n = config.block_n = 1;
-    config.blocks = &block;
-    config.start_words = words;
-    EXPECT(encd_context_create(world.group, &config, &context), NRT_SUCCESS);
+    encd_context *context = make_context(&world, words);
     enc_proxy_execution execution;
     uint32_t state = 0;
     NRT_STATUS status;

@@ -1,6 +1,6 @@
-//! Bounds in time that hold for a build as it is shipped: one with a sanitizer in it is several times slower, and says so.
+//! Waiting without sleeping, and bounds in time that hold for a build as it is shipped: one with a sanitizer in it is several times slower, and says so.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// By how much a build is slower than a usual one; the verbs of the sanitizers set it.
 const SLOWDOWN: &str = "PROXY_SLOWDOWN";
@@ -17,4 +17,23 @@ pub fn at_most(limit: Duration) -> Duration {
             .unwrap_or_else(|error| panic!("{SLOWDOWN}={text}: {error}"))
     });
     limit * times
+}
+
+/// How long [`until`] looks.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Returns when `met`; looks again and again, as what is waited for happens on another thread.
+///
+/// # Panics
+///
+/// If that takes longer than a minute; `what` says what did not happen.
+pub fn until(what: &str, mut met: impl FnMut() -> bool) {
+    let (since, patience) = (Instant::now(), at_most(PATIENCE));
+    while !met() {
+        assert!(
+            since.elapsed() < patience,
+            "not within {patience:?}: {what}"
+        );
+        std::thread::yield_now();
+    }
 }

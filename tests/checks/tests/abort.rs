@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use proxy_checks::pace::at_most;
+use proxy_checks::pace::{at_most, until};
 use proxy_checks::script::{Script, sets};
 use proxy_core::{ContextError, ExecId, Gid, OrderError, Poll, PollError, Status, Ticket};
 use proxy_os::{AbortError, Context, Group, Patience, ProxyQueue, Release, Settings};
@@ -11,17 +11,6 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const ABORTED: Result<Poll, PollError> = Ok(Poll::Done(Status::ABORTED));
 /// A task that never moves.
 const IDLE: &str = "progress * -> idle=1 done=0";
-
-fn until(what: &str, mut met: impl FnMut() -> bool) {
-    let since = Instant::now();
-    while !met() {
-        assert!(
-            since.elapsed() < PATIENCE,
-            "not within {PATIENCE:?}: {what}"
-        );
-        std::thread::yield_now();
-    }
-}
 
 fn context(queue: &std::sync::Arc<ProxyQueue>, script: &Script, rank: u32) -> Context {
     queue

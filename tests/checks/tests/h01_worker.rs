@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use libloading::os::unix::{Library as Mapped, Symbol};
 use proxy_checks::messages;
-use proxy_checks::pace::at_most;
+use proxy_checks::pace::{at_most, until};
 use proxy_checks::pin::Pinned;
 use proxy_checks::script::{Script, keep, library, sets};
 use proxy_core::port::BarrierPoll;
@@ -52,17 +52,6 @@ fn cpu(tid: u32) -> Duration {
         .parse()
         .expect("a number");
     Duration::from_nanos(ns)
-}
-
-fn until(what: &str, mut met: impl FnMut() -> bool) {
-    let since = Instant::now();
-    while !met() {
-        assert!(
-            since.elapsed() < PATIENCE,
-            "not within {PATIENCE:?}: {what}"
-        );
-        std::thread::yield_now();
-    }
 }
 
 #[test]

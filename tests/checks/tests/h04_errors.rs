@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use proxy_checks::messages;
-use proxy_checks::pace::at_most;
+use proxy_checks::pace::{at_most, until};
 use proxy_checks::script::{Script, library, sets};
 use proxy_core::{
     ContextError, EnqueueError, ExecId, Gid, Poll, PollError, RunState, Status, StopAt, TaskKind,
@@ -26,18 +26,6 @@ fn run(queue: &ProxyQueue, context: &Context, exec: u64) -> Status {
     queue
         .consume(execution.network, Patience::until(PATIENCE))
         .expect("an end")
-}
-
-/// Until `met`, without sleeping; the task under test is on another thread.
-fn until(what: &str, mut met: impl FnMut() -> bool) {
-    let since = Instant::now();
-    while !met() {
-        assert!(
-            since.elapsed() < PATIENCE,
-            "not within {PATIENCE:?}: {what}"
-        );
-        std::thread::yield_now();
-    }
 }
 
 fn blocks(builder: ContextBuilder, ids: &[u32], streams: usize) -> ContextBuilder {

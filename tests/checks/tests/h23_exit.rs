@@ -12,6 +12,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use proxy_checks::child;
+use proxy_checks::pace::until;
 use proxy_checks::script::sets;
 use proxy_checks::stub::{Scratch, Stub};
 use proxy_core::{ExecId, Gid, Poll, Rank};
@@ -108,14 +109,6 @@ fn busy(gid: u32, comm: Comm) -> Kept {
         inside.is_some_and(|inside| inside.call.to_string() == "neuronNetworkProxyProgress")
     });
     (queue, context)
-}
-
-fn until(what: &str, mut met: impl FnMut() -> bool) {
-    let since = Instant::now();
-    while !met() {
-        assert!(since.elapsed() < BOUND * 4, "not in time: {what}");
-        std::thread::yield_now();
-    }
 }
 
 extern "C" fn leave_with_code() {

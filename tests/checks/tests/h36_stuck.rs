@@ -3,23 +3,12 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use proxy_checks::pace::at_most;
+use proxy_checks::pace::{at_most, until};
 use proxy_checks::script::{Script, sets};
 use proxy_core::{ExecId, Gid, Poll, Status};
 use proxy_os::{ProxyQueue, Release, ReleaseError, Settings, left};
 
 const PATIENCE: Duration = Duration::from_secs(20);
-
-fn until(what: &str, mut met: impl FnMut() -> bool) {
-    let since = Instant::now();
-    while !met() {
-        assert!(
-            since.elapsed() < PATIENCE,
-            "not within {PATIENCE:?}: {what}"
-        );
-        std::thread::yield_now();
-    }
-}
 
 #[test]
 fn h36_h37_a_stuck_release_names_the_call_and_its_age_and_the_worker_ends_by_itself() {

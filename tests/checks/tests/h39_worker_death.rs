@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use proxy_checks::child;
+use proxy_checks::pace::until;
 use proxy_checks::script::{Script, sets};
 use proxy_core::port::BarrierPoll;
 use proxy_core::{EnqueueError, ExecId, Gid, PollError, Status, TaskKind, Ticket};
@@ -64,17 +65,6 @@ impl Drop for Puppet {
     fn drop(&mut self) {
         // Release pairs with the acquire of who looks.
         self.0.freed.store(true, Ordering::Release);
-    }
-}
-
-fn until(what: &str, mut met: impl FnMut() -> bool) {
-    let since = Instant::now();
-    while !met() {
-        assert!(
-            since.elapsed() < PATIENCE,
-            "not within {PATIENCE:?}: {what}"
-        );
-        std::thread::yield_now();
     }
 }
 

@@ -7,6 +7,7 @@
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
+use proxy_checks::pace::until;
 use proxy_checks::script::sets;
 use proxy_checks::stub::Scratch;
 use proxy_core::{ExecId, Gid, Poll, PollError, Rank, Status, TaskKind, Ticket};
@@ -70,17 +71,6 @@ extern "C" fn back() {
     let mut found = FOUND.lock().expect("no panic");
     found.0.extend(wrong);
     found.1 += 1;
-}
-
-fn until(what: &str, mut met: impl FnMut() -> bool) {
-    let since = Instant::now();
-    while !met() {
-        assert!(
-            since.elapsed() < PATIENCE,
-            "not within {PATIENCE:?}: {what}"
-        );
-        std::thread::yield_now();
-    }
 }
 
 #[test]

@@ -4,8 +4,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use proxy_checks::pace::until;
 use proxy_checks::script::{Script, sets};
 use proxy_core::port::BarrierPoll;
 use proxy_core::{ContextError, ExecId, Gid, Poll, Rank, Status, TaskKind};
@@ -15,17 +16,6 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 fn queue(gid: u32) -> Arc<ProxyQueue> {
     ProxyQueue::start(Gid(gid), &Settings::default()).expect("a worker")
-}
-
-fn until(what: &str, mut met: impl FnMut() -> bool) {
-    let since = Instant::now();
-    while !met() {
-        assert!(
-            since.elapsed() < PATIENCE,
-            "not within {PATIENCE:?}: {what}"
-        );
-        std::thread::yield_now();
-    }
 }
 
 /// A barrier that nobody else comes to. Says when it is freed.

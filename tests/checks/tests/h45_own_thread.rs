@@ -8,6 +8,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use proxy_checks::pace::until;
 use proxy_checks::script::{Script, sets};
 use proxy_core::port::BarrierPoll;
 use proxy_core::{ExecId, Gid, Poll, Status, TaskKind, Ticket};
@@ -83,17 +84,6 @@ impl Way {
 
 fn acquire(gid: u32) -> Group {
     Group::acquire(Gid(gid), &Settings::default(), PATIENCE).expect("a group")
-}
-
-fn until(what: &str, mut met: impl FnMut() -> bool) {
-    let since = Instant::now();
-    while !met() {
-        assert!(
-            since.elapsed() < PATIENCE,
-            "not within {PATIENCE:?}: {what}"
-        );
-        std::thread::yield_now();
-    }
 }
 
 fn task(tid: u32) -> PathBuf {

@@ -228,11 +228,11 @@ fn h46_a_barrier_names_slot_generation_missing_and_arrived() {
 
 fn silent(_: proxy_os::log::Level, _: &str) {}
 
-/// A queue whose process leaves reports in a directory.
-fn leaving(gid: u32, scratch: &Scratch) -> Arc<ProxyQueue> {
+/// A queue whose process leaves reports in a directory, and whose tasks have a deadline.
+fn leaving(gid: u32, deadline: Duration, scratch: &Scratch) -> Arc<ProxyQueue> {
     proxy_os::log::set_sink(silent);
     let settings = Settings::builder().report_directory(Some(scratch.path(".")));
-    let settings = settings.task_deadline(Duration::from_millis(300));
+    let settings = settings.task_deadline(deadline);
     ProxyQueue::start(Gid(gid), &settings.from_lookup(|_| None).unwrap()).unwrap()
 }
 
@@ -261,7 +261,7 @@ fn h46_h50_a_killed_peer_ends_the_barrier_and_leaves_a_report_that_names_it() {
     let mut killed = Role::new(&job, 1, 2, "be killed").start("child_opens_a_bus");
     let bus = bus::connected(&job, 0, 2);
     let scratch = Scratch::new();
-    let queue = leaving(622, &scratch);
+    let queue = leaving(622, AMPLE, &scratch);
     let barrier = bus.barrier(0, RankSet::below(2)).unwrap();
     let task = TaskBarrier::new(barrier, vec![], AMPLE).unwrap();
     let context = context(&queue, 0, Box::new(task));
@@ -292,7 +292,7 @@ fn h46_h50_a_killed_peer_ends_the_barrier_and_leaves_a_report_that_names_it() {
 fn h50_a_timeout_leaves_a_report_that_names_the_task() {
     let _turn = turn();
     let scratch = Scratch::new();
-    let queue = leaving(623, &scratch);
+    let queue = leaving(623, Duration::from_millis(300), &scratch);
     let script = Script::with(&["progress * -> idle=1 done=0"]);
     let builder = script.context(3).block(1, sets(1, 1));
     let context = queue.context(builder).unwrap();
@@ -332,7 +332,7 @@ impl HostBarrier for Panics {
 fn h46_h50_a_dead_worker_is_named_and_leaves_a_report() {
     let _turn = turn();
     let scratch = Scratch::new();
-    let queue = leaving(624, &scratch);
+    let queue = leaving(624, AMPLE, &scratch);
     let context = context(&queue, 1, Box::new(Panics));
     let ticket = context.enqueue(ExecId(1)).unwrap().barrier.unwrap();
     let answer = queue.consume(ticket, Patience::until(AMPLE));

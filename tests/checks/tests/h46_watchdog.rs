@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use proxy_checks::messages;
-use proxy_checks::pace::at_most;
+use proxy_checks::pace::{at_most, until};
 use proxy_checks::script::{Script, sets};
 use proxy_core::{ExecId, Gid, Poll, Rank, RunState, Status, TaskKind};
 use proxy_os::report::{Cause, WaitingOn};
@@ -30,17 +30,6 @@ fn told(gid: u32) -> Vec<Record> {
 
 fn causes(gid: u32) -> Vec<Cause> {
     told(gid).iter().map(|record| record.cause).collect()
-}
-
-fn until(what: &str, mut met: impl FnMut() -> bool) {
-    let since = Instant::now();
-    while !met() {
-        assert!(
-            since.elapsed() < PATIENCE,
-            "not within {PATIENCE:?}: {what}"
-        );
-        std::thread::yield_now();
-    }
 }
 
 /// A queue with a deadline and a stall threshold, in milliseconds, and a context of rank 3.
