@@ -107,11 +107,16 @@ fn bench(cli: &Cli) -> ExitCode {
         let (rounds, undisturbed) = run::rounds(group, if cli.quick { 2 } else { 5 }, &programs);
         calm &= undisturbed;
         conditions.extend(rounds.iter().map(|round| {
-            let (foreign, trip) = (round.foreign, round.round_trip());
-            format!("{group}: foreign load {foreign:.2} CPUs, cache-line round trip {trip:.0} ns")
+            let (foreign, [trip, after]) = (round.foreign, round.round_trips());
+            format!(
+                "{group}: foreign load {foreign:.2} CPUs, cache-line round trip {trip:.0} ns, at its end {after:.0}"
+            )
         }));
         let of_group = rows.iter().filter(|row| row.group == group);
-        judged.extend(of_group.map(|row| judge::judge(*row, &rounds)));
+        let of_group: Vec<_> = of_group.map(|row| judge::judge(*row, &rounds)).collect();
+        // At once, as the whole takes long and may be ended before.
+        println!("\n{}", report::table(&of_group));
+        judged.extend(of_group);
     }
     finish(cli, &judged, &conditions, calm)
 }

@@ -11,7 +11,8 @@ use proxy_benches::tools;
 
 /// Foreign load that makes a round worthless, in CPUs.
 const NOISE: f64 = 0.1;
-/// A round trip this many times that of the quietest round: the CPUs were taken away, or moved apart.
+/// Between the round's begin and its end the cache-line round trip changed by more: the CPUs were taken away, or moved apart. From
+/// round to round it may change, as a figure is compared with those of its own round alone.
 const DRIFT: f64 = 1.6;
 
 /// Whose figures.
@@ -32,6 +33,8 @@ pub(crate) struct Round {
     pub(crate) sides: BTreeMap<Side, Figures>,
     /// CPUs that others used meanwhile.
     pub(crate) foreign: f64,
+    /// The cache-line round trip at its end.
+    trip_after: f64,
 }
 
 impl Round {
@@ -40,10 +43,15 @@ impl Round {
         self.sides.get(&side)?.get(key).copied()
     }
 
-    /// The cache-line round trip of this round, in nanoseconds.
-    pub(crate) fn round_trip(&self) -> f64 {
-        self.get(Side::Ours, "floor.rtt")
-            .map_or(0.0, |figure| figure.p50)
+    /// The cache-line round trip at its begin and at its end, in nanoseconds.
+    pub(crate) fn round_trips(&self) -> [f64; 2] {
+        let before = self.sides.get(&Side::Ours).map_or(0.0, round_trip);
+        [before, self.trip_after]
+    }
+
+    fn is_calm(&self) -> bool {
+        let [before, after] = self.round_trips();
+        self.foreign <= NOISE && before.max(after) <= before.min(after) * DRIFT
     }
 }
 
@@ -82,16 +90,11 @@ pub(crate) fn rounds(group: &str, wanted: usize, programs: &Programs) -> (Vec<Ro
     let (mut good, mut bad): (Vec<Round>, Vec<Round>) = (Vec::new(), Vec::new());
     while good.len() < wanted && bad.len() < wanted {
         let round = one(group, programs);
-        let quietest = good
-            .iter()
-            .map(Round::round_trip)
-            .fold(round.round_trip(), f64::min);
-        let calm = round.foreign <= NOISE && round.round_trip() <= quietest * DRIFT;
+        let (calm, [before, after]) = (round.is_calm(), round.round_trips());
         println!(
-            "{group}: round {}, foreign load {:.2} CPUs, cache-line round trip {:.0} ns{}",
+            "{group}: round {}, foreign load {:.2} CPUs, cache-line round trip {before:.0} ns, at its end {after:.0}{}",
             good.len() + bad.len() + 1,
             round.foreign,
-            round.round_trip(),
             if calm { "" } else { ": DISTURBED, thrown away" }
         );
         if calm {
@@ -123,8 +126,13 @@ fn one(group: &str, programs: &Programs) -> Round {
     if group == "bus" || group == "process" {
         peers(group, programs, &mut round);
     }
+    round.trip_after = round_trip(&child(&["group", "floor"]));
     round.foreign = load.foreign();
     round
+}
+
+fn round_trip(figures: &Figures) -> f64 {
+    figures.get("floor.rtt").map_or(0.0, |figure| figure.p50)
 }
 
 /// Keys, ranks and bytes of what the peers have, too.
