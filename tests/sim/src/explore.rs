@@ -4,12 +4,14 @@
 //! out. The real thing cannot be copied, so a state is kept as the choices that lead to it and is reached again by taking them again.
 //! From each state every operation is tried with every combination of answers to the calls that it makes.
 //!
-//! In each new state, besides the oracle's agreement and the laws:
-//! - with a library, a barrier and a device that do what they should from here on, every task ends after a bounded number of ticks;
-//! - an abort ends every task at once, and the worker may sleep after it unless the queue is shut;
-//! - every ticket has its task: none is lost, and none ends twice.
+//! Besides the oracle's agreement, what must hold are the laws ([`Law`]): no task is lost, none ends twice, every seam call is legal and in
+//! order, no gate is passed early, no sleep with work, everything ends after an abort. Calls, gates and sleeps are looked at in every
+//! transition. In each new state
+//! - a library, a barrier and a device that do what they should from here on must bring every task to its end in a bounded number of
+//!   ticks, and each ticket must tell it once;
+//! - an abort must end every task at once, after which the worker may sleep unless the queue is shut.
 
-use std::collections::{BTreeSet, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use proxy_core::port::BarrierPoll;
@@ -20,6 +22,7 @@ use proxy_core::{
 use proxy_kit::oracle::{Answer, Call, Stepped};
 
 use crate::choice::{Choices, next_script};
+use crate::laws::Law;
 use crate::pair::{Host, Pair, Work, Worked, work};
 
 /// Ticks after which a world with two tasks of two blocks must have come to rest if everybody does what they should.
@@ -49,6 +52,8 @@ pub struct Explored {
     pub depth: usize,
     /// Edges of the machines that were taken.
     pub edges: BTreeSet<String>,
+    /// How often each law was looked at: in new transitions, not in the steps that lead to them again.
+    pub checked: BTreeMap<Law, u64>,
     /// What was wrong, and the operations that led there.
     pub wrong: Option<String>,
 }
@@ -77,7 +82,8 @@ struct Run<'a> {
     choices: Choices,
     ops: Vec<Op>,
     edges: BTreeSet<String>,
-    wrong: Option<String>,
+    /// Looks at laws before what is new in this run.
+    before: BTreeMap<Law, u64>,
 }
 
 impl<'a> Run<'a> {
@@ -96,7 +102,7 @@ impl<'a> Run<'a> {
             choices: Choices::scripted(script),
             ops: Vec::new(),
             edges: BTreeSet::new(),
-            wrong: None,
+            before: BTreeMap::new(),
         }
     }
 
@@ -177,24 +183,28 @@ impl<'a> Run<'a> {
         self.pair.fire(self.contexts[at], kind, stream, value);
     }
 
+    /// A consumer looks. What it has been told once it is not told again.
     fn poll(&mut self, place: usize) {
         let (ticket, taken) = self.tickets[place];
-        match self.pair.poll(ticket) {
-            Ok(Poll::Done(status)) if taken.is_none() => self.tickets[place].1 = Some(status),
-            Ok(Poll::Pending(_)) if taken.is_none() => {}
-            Err(PollError::AlreadyConsumed) if taken.is_some() => {}
-            found => self.fail(format!("{ticket} with {taken:?} polls as {found:?}")),
+        let found = self.pair.poll(ticket);
+        let what = || format!("{ticket} with {taken:?} polls as {found:?}");
+        match (taken, found) {
+            (None, Ok(Poll::Done(status))) => self.tickets[place].1 = Some(status),
+            (None, found) => self.must(Law::NoneLost, found.is_ok(), what),
+            (Some(_), found) => {
+                let once = found == Err(PollError::AlreadyConsumed);
+                self.must(Law::NoneTwice, once, what);
+            }
         }
     }
 
-    fn fail(&mut self, what: String) {
-        self.wrong.get_or_insert(what);
+    fn must(&mut self, law: Law, holds: bool, what: impl FnOnce() -> String) {
+        self.pair.laws.must(law, holds, what);
     }
 
-    fn wrong(&self) -> Option<String> {
-        self.wrong
-            .clone()
-            .or_else(|| self.pair.wrong().map(str::to_owned))
+    /// What is new in this run begins here.
+    fn mark(&mut self) {
+        self.before.clone_from(self.pair.laws.checked());
     }
 
     fn hash(&self) -> u64 {
@@ -221,7 +231,7 @@ impl<'a> Run<'a> {
                 self.work(Work::Tick);
             }
         }
-        self.all_end("everybody does what they should, and");
+        self.all_end(Law::NoneLost, "everybody does what they should, and");
     }
 
     /// An abort ends everything at once.
@@ -230,24 +240,25 @@ impl<'a> Run<'a> {
         if !self.is_dead {
             self.work(Work::Abort(Status::ABORTED));
         }
-        self.all_end("after an abort");
+        self.all_end(Law::AbortEndsAll, "after an abort");
         let may_sleep = self.pair.queue.shut_by().is_none();
-        if self.pair.arm_bell() != may_sleep {
-            self.fail("after an abort the worker cannot sleep, or sleeps on a close".to_owned());
-        }
+        let right = self.pair.arm_bell() == may_sleep;
+        self.must(Law::AbortEndsAll, right, || {
+            "the worker cannot sleep after it, or sleeps on a close".to_owned()
+        });
     }
 
-    fn all_end(&mut self, when: &str) {
+    fn all_end(&mut self, law: Law, when: &str) {
         for place in 0..self.tickets.len() {
             self.poll(place);
-            if self.tickets[place].1.is_none() {
-                self.fail(format!("{when} {} has not ended", self.tickets[place].0));
-            }
+            let (ticket, taken) = self.tickets[place];
+            self.must(law, taken.is_some(), || {
+                format!("{when} {ticket} has not ended")
+            });
             self.poll(place);
         }
-        if self.pair.active() > 0 {
-            self.fail(format!("{when} tasks are active"));
-        }
+        let active = self.pair.active();
+        self.must(law, active == 0, || format!("{when} {active} are active"));
     }
 }
 
@@ -351,6 +362,19 @@ fn cause(step: Stepped, calls: &[(Call, Answer)]) -> &'static str {
     }
 }
 
+impl Explored {
+    /// Adds what was new in a run.
+    fn finish(&mut self, run: &Run<'_>) {
+        for (law, count) in run.pair.laws.checked() {
+            let before = run.before.get(law).copied().unwrap_or(0);
+            *self.checked.entry(*law).or_default() += count - before;
+        }
+        if let (None, Some(what)) = (&self.wrong, run.pair.wrong()) {
+            self.wrong = Some(format!("{}: {what}\nafter {:?}", run.small.name, run.ops));
+        }
+    }
+}
+
 /// Explores a small world to its last state.
 #[must_use]
 pub fn explore(small: &Small) -> Explored {
@@ -370,14 +394,14 @@ pub fn explore(small: &Small) -> Explored {
                 let to: Vec<u32> = taken.iter().map(|choice| choice.value).collect();
                 run.rest();
                 let mut aborted = reach(small, to.clone(), ops + 1);
+                aborted.mark();
                 aborted.abort();
                 explored.depth = explored.depth.max(ops + 1);
                 open.push_back((to, ops + 1));
-                let wrong = aborted.wrong();
-                run.wrong = run.wrong().or(wrong);
+                explored.finish(&aborted);
             }
-            if let Some(what) = run.wrong() {
-                explored.wrong = Some(format!("{}: {what}\nafter {:?}", small.name, run.ops));
+            explored.finish(&run);
+            if explored.wrong.is_some() {
                 return explored;
             }
             script = next_script(&taken, path.len());
@@ -391,6 +415,7 @@ pub fn explore(small: &Small) -> Explored {
 fn reach(small: &Small, script: Vec<u32>, ops: usize) -> Run<'_> {
     let mut run = Run::new(small, script);
     for _ in 0..ops {
+        run.mark();
         run.transition();
     }
     run

@@ -3,6 +3,7 @@
 //! They look only at what crosses the ports, at what the device writes and at what producers get back, and know no state machine.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use proxy_core::port::BarrierPoll;
 use proxy_core::{
@@ -12,6 +13,52 @@ use proxy_kit::oracle::{Answer, Call, Changed};
 
 type Context = (u32, u32);
 type Kind = bool;
+
+/// What must hold in every world and in every state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Law {
+    /// Whatever was accepted ends, and is nowhere forgotten before.
+    NoneLost,
+    /// A task has one end, which is told once.
+    NoneTwice,
+    /// What library and barrier are called for is theirs to be called for, and it is its turn.
+    CallsInOrder,
+    /// What opens a gate was written by the device, and for this execution.
+    NoGateEarly,
+    /// A worker that has something to do is not let to sleep.
+    NoSleepWithWork,
+    /// An abort ends all there is, at once.
+    AbortEndsAll,
+    /// An id of a context that is gone is never that of another.
+    NoIdTwice,
+}
+
+impl Law {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::NoneLost,
+        Self::NoneTwice,
+        Self::CallsInOrder,
+        Self::NoGateEarly,
+        Self::NoSleepWithWork,
+        Self::AbortEndsAll,
+        Self::NoIdTwice,
+    ];
+}
+
+impl fmt::Display for Law {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::NoneLost => "no task is lost",
+            Self::NoneTwice => "no task ends twice",
+            Self::CallsInOrder => "every seam call is legal, in order",
+            Self::NoGateEarly => "no gate is passed early",
+            Self::NoSleepWithWork => "no sleep with work",
+            Self::AbortEndsAll => "everything ends after an abort",
+            Self::NoIdTwice => "no id of a context is given out twice",
+        })
+    }
+}
 
 /// Progress of one barrier task as its calls tell it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,6 +97,8 @@ impl Known {
 #[derive(Debug, Default)]
 pub(crate) struct Laws {
     contexts: BTreeMap<Context, Known>,
+    /// How often each was looked at.
+    checked: BTreeMap<Law, u64>,
     breach: Option<String>,
 }
 
@@ -64,9 +113,17 @@ impl Laws {
         self.breach.as_deref()
     }
 
-    fn must(&mut self, holds: bool, law: impl FnOnce() -> String) {
+    /// How often each law was looked at.
+    #[must_use]
+    pub(crate) const fn checked(&self) -> &BTreeMap<Law, u64> {
+        &self.checked
+    }
+
+    /// Looks at a law; `what` says what broke it.
+    pub(crate) fn must(&mut self, law: Law, holds: bool, what: impl FnOnce() -> String) {
+        *self.checked.entry(law).or_default() += 1;
         if !holds && self.breach.is_none() {
-            self.breach = Some(format!("law: {}", law()));
+            self.breach = Some(format!("law: {law}: {}", what()));
         }
     }
 
@@ -77,14 +134,18 @@ impl Laws {
     /// A context was registered. No id is given out twice.
     pub(crate) fn registered(&mut self, context: ContextId, spec: Spec) {
         let fresh = !self.contexts.contains_key(&key(context));
-        self.must(fresh, || format!("{context} was given out before"));
+        self.must(Law::NoIdTwice, fresh, || {
+            format!("{context} was given out before")
+        });
         self.known(context).spec = Some(spec);
     }
 
     /// A context was retired: nothing of it may be unfinished.
     pub(crate) fn retired(&mut self, context: ContextId) {
         let open: u32 = self.known(context).open.values().sum();
-        self.must(open == 0, || format!("{context} retired with {open} tasks"));
+        self.must(Law::NoneLost, open == 0, || {
+            format!("{context} retired with {open} tasks")
+        });
     }
 
     /// Tasks of these kinds were accepted.
@@ -134,7 +195,7 @@ impl Laws {
         let consumes = if header { seen == u32::MAX } else { new == 0 };
         if consumes {
             let fired = known.fresh.remove(&(kind == TaskKind::Barrier, stream));
-            self.must(fired, || {
+            self.must(Law::NoGateEarly, fired, || {
                 format!(
                     "a gate opened on stream {stream} of {context}, whose word {seen:#x} no device wrote"
                 )
@@ -154,7 +215,7 @@ impl Laws {
                     *loaded += 1;
                 }
                 let legal = first || *loaded > 0 || !known.is_balanced();
-                self.must(legal, || {
+                self.must(Law::CallsInOrder, legal, || {
                     format!("{call:?} before the stream's first block")
                 });
             }
@@ -177,13 +238,15 @@ impl Laws {
 
     fn of_network(&mut self, call: Call, context: ContextId) {
         let open = self.known(context).open_of(TaskKind::Network);
-        self.must(open > 0, || format!("{call:?} without an unfinished task"));
+        self.must(Law::CallsInOrder, open > 0, || {
+            format!("{call:?} without an unfinished task")
+        });
     }
 
     fn is_loaded(&mut self, call: Call, context: ContextId, stream: Stream) {
         let known = self.known(context);
         let legal = !known.is_balanced() || known.loaded.get(&stream.0).is_some_and(|n| *n > 0);
-        self.must(legal, || {
+        self.must(Law::CallsInOrder, legal, || {
             format!("{call:?} of a stream that is not started")
         });
     }
@@ -194,7 +257,9 @@ impl Laws {
         let open = known.open.get(&(true, exec)).copied().unwrap_or(0);
         if open != 1 {
             // The same execution twice: whose call it is cannot be told.
-            self.must(open > 0, || format!("{call:?} without an unfinished task"));
+            self.must(Law::CallsInOrder, open > 0, || {
+                format!("{call:?} without an unfinished task")
+            });
             return;
         }
         let phase = known.barrier.entry(exec).or_insert(Phase::Arriving);
@@ -209,7 +274,9 @@ impl Laws {
             Call::Signal(..) => *phase = Phase::Signalled,
             _ => {}
         }
-        self.must(legal, || format!("{call:?} out of order"));
+        self.must(Law::CallsInOrder, legal, || {
+            format!("{call:?} out of order")
+        });
     }
 
     /// A state change of a task. DONE comes once per task, and a context without unfinished tasks has nothing started.
@@ -226,14 +293,16 @@ impl Laws {
         if barrier {
             known.barrier.remove(&change.exec);
         }
-        self.must(was_open, || format!("{change:?} of a task that was over"));
+        self.must(Law::NoneTwice, was_open, || {
+            format!("{change:?} of a task that was over")
+        });
         let known = self.known(context);
         if change.status == Status::WORKER_DIED {
             known.loaded.clear();
         }
         let left: u32 = known.loaded.values().sum();
         let settled = left == 0 || known.open_of(TaskKind::Network) > 0 || !known.is_balanced();
-        self.must(settled, || {
+        self.must(Law::CallsInOrder, settled, || {
             format!("{context} is at rest and {left} of its streams were never stopped")
         });
     }
@@ -243,5 +312,86 @@ impl Laws {
     pub(crate) fn unfinished(&self) -> u32 {
         let counts = self.contexts.values().flat_map(|known| known.open.values());
         counts.sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proxy_core::{BlockIndex, Rank};
+
+    const OK: Answer = Answer {
+        status: Status::SUCCESS,
+        idle: true,
+        done: true,
+        poll: BarrierPoll::Ready,
+    };
+
+    /// A context with one network task.
+    fn begun() -> (Laws, ContextId) {
+        let mut laws = Laws::default();
+        let context = ContextId::from_parts(0, 1);
+        let spec = Spec {
+            device_wait: true,
+            ..Spec::new(Rank(0))
+        };
+        laws.registered(context, spec);
+        laws.accepted(context, ExecId(1), &[TaskKind::Network]);
+        (laws, context)
+    }
+
+    fn done(context: ContextId) -> Changed {
+        Changed {
+            context,
+            kind: TaskKind::Network,
+            exec: ExecId(1),
+            from: RunState::Progressing,
+            to: RunState::Done,
+            status: Status::SUCCESS,
+        }
+    }
+
+    fn broken(laws: &Laws, law: Law) -> bool {
+        let begin = format!("law: {law}: ");
+        laws.breach()
+            .is_some_and(|breach| breach.starts_with(&begin))
+    }
+
+    #[test]
+    fn a_task_that_is_as_it_should_be_breaks_no_law() {
+        let (mut laws, context) = begun();
+        laws.called(Call::Start(context, Stream(0), BlockIndex(0)), OK);
+        laws.fired(context, TaskKind::Network, 0, 7);
+        laws.swapped(context, TaskKind::Network, 0, 7, 0);
+        laws.called(Call::Progress(context, Stream(0), BlockIndex(0)), OK);
+        laws.called(Call::Stop(context, Stream(0)), OK);
+        laws.changed(&done(context));
+        laws.retired(context);
+        assert_eq!((laws.breach(), laws.unfinished()), (None, 0));
+    }
+
+    #[test]
+    fn each_law_notices_its_breach() {
+        let (mut laws, context) = begun();
+        laws.registered(context, Spec::new(Rank(0)));
+        assert!(broken(&laws, Law::NoIdTwice));
+
+        let (mut laws, context) = begun();
+        laws.retired(context);
+        assert!(broken(&laws, Law::NoneLost));
+
+        let (mut laws, context) = begun();
+        laws.changed(&done(context));
+        assert_eq!(laws.breach(), None);
+        laws.changed(&done(context));
+        assert!(broken(&laws, Law::NoneTwice));
+
+        let (mut laws, context) = begun();
+        laws.called(Call::Stop(context, Stream(0)), OK);
+        assert!(broken(&laws, Law::CallsInOrder));
+
+        let (mut laws, context) = begun();
+        laws.swapped(context, TaskKind::Network, 0, 7, 0);
+        assert!(broken(&laws, Law::NoGateEarly));
     }
 }

@@ -1,7 +1,8 @@
 //! The core under simulation: the real driver, queue, doorbell, board, trigger gate, ladder and bus barrier, one thread, virtual time.
 //!
 //! - [`choice`]: everything open is a choice: from a seed, enumerated, or shrunk.
-//! - [`pair`]: one queue and its driver in lockstep with the oracle of `proxy-kit`; the laws that hold whatever the oracle says.
+//! - [`pair`]: one queue and its driver in lockstep with the oracle of `proxy-kit`.
+//! - [`laws`]: what must hold whatever the oracle says.
 //! - [`world`]: groups, workers, members, devices, a library; what goes wrong there.
 //! - [`explore`]: every state of small worlds.
 //! - [`run`]: many worlds, and the report of one that fails.
@@ -15,7 +16,7 @@ pub mod choice;
 pub mod counts;
 pub mod explore;
 mod group;
-mod laws;
+pub mod laws;
 mod library;
 mod member;
 pub mod pair;

@@ -11,12 +11,12 @@ use std::rc::Rc;
 
 use proxy_core::port::{Change, DeviceWords, Observer};
 use proxy_core::{
-    Bell, Cause, ContextError, ContextId, Driver, EnqueueError, ExecId, OrderError, Poll,
+    Bell, Cause, ContextError, ContextId, Driver, EnqueueError, ExecId, Next, OrderError, Poll,
     PollError, Queue, Shut, Spec, Status, Stream, TaskKind, Tick, Ticket,
 };
 use proxy_kit::oracle::{Answer, Call, Changed, Oracle, Stepped, Table, TaskId};
 
-use crate::laws::Laws;
+use crate::laws::{Law, Laws};
 use crate::ports::Ports;
 use crate::replay::{Replay, apply, replay, same};
 
@@ -309,9 +309,10 @@ impl Pair {
     pub fn arm_bell(&mut self) -> bool {
         let found = self.queue.arm_bell();
         self.note(Seen::ArmBell(found));
-        if found && (self.active() > 0 || !self.queue.is_inbox_empty()) {
-            self.must(Err("the worker may sleep although it has work".to_owned()));
-        }
+        let at_rest = self.active() == 0 && self.queue.is_inbox_empty();
+        let what = || "the bell is armed".to_owned();
+        self.laws
+            .must(Law::NoSleepWithWork, at_rest || !found, what);
         found
     }
 
@@ -361,6 +362,11 @@ pub fn work<H: Host>(host: &mut H, group: usize, work: Work) -> Worked {
             return Worked::Died(0);
         }
     };
+    if let Worked::Ticked(tick) = worked {
+        let awake = tick.next != Next::Sleep || pair.active() == 0;
+        let what = || format!("{tick:?} with active tasks");
+        pair.laws.must(Law::NoSleepWithWork, awake, what);
+    }
     let (predicted, steps, checked) = replay(pair, tape, work);
     pair.must(checked);
     let checked = same("the worker's work", &worked, &predicted);

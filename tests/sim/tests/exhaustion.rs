@@ -1,9 +1,10 @@
-//! Small worlds, explored to the last state, and the edges of the drawn machines that this took.
+//! Small worlds, explored to the last state, with the laws that were looked at in each, and the edges of the drawn machines that this took.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proxy_core::{Arming, Polarity, Rank, Spec, StopAt};
 use proxy_sim::explore::{Small, explore};
+use proxy_sim::laws::Law;
 
 // tidy: long because it is one table
 fn worlds() -> Vec<Small> {
@@ -231,6 +232,8 @@ fn drawn() -> BTreeSet<String> {
 #[test]
 fn every_state_of_small_worlds_keeps_every_law_and_every_drawn_edge_is_taken() {
     let mut taken = BTreeSet::new();
+    let mut checked: BTreeMap<Law, u64> = BTreeMap::new();
+    let (mut states, mut transitions) = (0, 0);
     println!(
         "{:<42}{:>9}{:>13}{:>7}",
         "world", "states", "transitions", "depth"
@@ -245,13 +248,28 @@ fn every_state_of_small_worlds_keeps_every_law_and_every_drawn_edge_is_taken() {
             small.name, explored.states, explored.transitions, explored.depth
         );
         taken.append(&mut explored.edges);
+        for (law, count) in explored.checked {
+            *checked.entry(law).or_default() += count;
+        }
+        states += explored.states;
+        transitions += explored.transitions;
+    }
+    println!("law, and how often it was looked at");
+    // Contexts are registered before a world is explored; their ids are the simulation's.
+    for law in Law::ALL.into_iter().filter(|law| *law != Law::NoIdTwice) {
+        let count = checked.get(&law).copied().unwrap_or(0);
+        println!("{law:<42}{count:>9}");
+        assert!(count > 0, "{law}: never looked at");
     }
     let drawn = drawn();
     let missing: Vec<&String> = drawn.difference(&taken).collect();
     let unknown: Vec<&String> = taken.difference(&drawn).collect();
-    println!("{} edges of the drawn machines, all taken", drawn.len());
     assert!(
         missing.is_empty() && unknown.is_empty(),
         "missing: {missing:#?}, not drawn: {unknown:#?}"
+    );
+    let edges = drawn.len();
+    println!(
+        "explored: {states} states, {transitions} transitions, all {edges} edges of the drawn machines"
     );
 }
