@@ -1,8 +1,16 @@
 //! How the worker wakes consumers that sleep: it looks at one word when a task is done, and locks only if somebody sleeps.
 
-use std::sync::atomic::{AtomicU32, Ordering, fence};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+#[cfg(not(loom))]
+use std::sync::atomic::{AtomicU32, fence};
+#[cfg(not(loom))]
+use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
+
+// A model of tests/loom compiles this file with words of its own.
+#[cfg(loom)]
+use super::words::{AtomicU32, Condvar, Mutex, MutexGuard, fence};
 
 /// On lines of its own: the worker reads it for every batch of ends, and consumers write it.
 #[derive(Debug, Default)]

@@ -1,7 +1,8 @@
-//! The models, one file per shared structure: those of the core, and the one of the shell that hands over without a lock.
+//! The models, one file per shared structure: those of the core, and those of the shell that hand over without a lock.
 
 mod abort;
 mod bell;
+mod completion;
 mod context;
 mod edges;
 mod inbox;
@@ -12,6 +13,7 @@ mod phone_ring;
 mod phone_sleep;
 mod ranks;
 mod recorder;
+mod shared;
 mod slab;
 mod status;
 mod trigger;
