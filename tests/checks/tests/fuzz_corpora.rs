@@ -5,6 +5,8 @@
 mod driver_ops;
 #[path = "../../fuzz/bodies/fifo_records.rs"]
 mod fifo_records;
+#[path = "../../fuzz/bodies/group_ops.rs"]
+mod group_ops;
 #[path = "../../fuzz/bodies/input.rs"]
 mod input;
 #[path = "../../fuzz/bodies/settings.rs"]
@@ -68,6 +70,12 @@ fn changed(seed: &[u8], source: &mut XorShift) -> Vec<u8> {
 fn any_operations_agree_with_the_oracle() {
     let tasks = over("driver_ops", 5_000, driver_ops::run);
     assert!(tasks > 10_000, "inputs that do nothing show nothing");
+}
+
+#[test]
+fn any_calls_on_groups_agree_with_the_drawing() {
+    let good = over("group_ops", 50_000, group_ops::run);
+    assert!(good > 100_000, "calls that are all refused show nothing");
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! The shared side: append, poll, check, full, closed, contexts.
 
 use proxy_core::{
-    Bell, ContextError, ContextId, EnqueueError, ExecId, Next, Poll, PollError, Rank, RunState,
-    Shut, Spec, Status, TaskKind, Ticket,
+    Bell, Cause, ContextError, ContextId, EnqueueError, ExecId, Next, Poll, PollError, Rank,
+    RunState, Shut, Spec, Status, TaskKind, Ticket,
 };
 
 use crate::desk::{Desk, ENDS, IDLE, Small, Worker};
@@ -16,6 +16,7 @@ cases![
     a_context_is_retired_when_nothing_of_it_is_unfinished,
     tables_that_are_full_say_their_capacity,
     the_bell_rings_for_a_worker_that_sleeps,
+    an_ordered_task_has_its_verdict_before_the_worker_comes,
     every_unconsumed_task_is_listed,
     the_last_value_of_a_range_is_in_it,
     a_worker_that_wakes_by_itself_is_not_rung,
@@ -204,6 +205,28 @@ fn the_bell_rings_for_a_worker_that_sleeps() -> Outcome {
         let tick = worker.tick(&queue, &mut desk);
         ensure!(tick.next == Next::Relax, "relax while tasks do not move");
     }
+    Ok(())
+}
+
+fn an_ordered_task_has_its_verdict_before_the_worker_comes() -> Outcome {
+    let (queue, mut worker, mut desk) = (Small::new(), Worker::new(), Desk::new(|_| IDLE));
+    let context = take!(queue.register(&Spec::new(Rank(7))), "registered");
+    let appended = take!(queue.enqueue(context, ExecId(1), &desk), "appended");
+    let ticket = take!(appended.network, "a network task");
+    let early = queue.conclude(ticket);
+    ensure!(!early, "no verdict without an order");
+    let _ = worker.tick(&queue, &mut desk);
+    ensure!(queue.order(ticket, Cause::TimedOut).is_ok(), "ordered");
+    let later = queue.order(ticket, Cause::Aborted).is_ok();
+    ensure!(later, "a second order is no error, and changes nothing");
+    ensure!(queue.conclude(ticket), "the code is given");
+    let told = queue.poll(ticket);
+    ensure!(told == Ok(Poll::Done(Status::TIMEOUT)), "the first cause");
+    let again = queue.poll(ticket);
+    ensure!(again == Err(PollError::AlreadyConsumed), "told once");
+    ensure!(worker.tick(&queue, &mut desk).aborted == 1, "ended");
+    ensure!(queue.order(ticket, Cause::Aborted).is_err(), "it is over");
+    ensure!(worker.tick(&queue, &mut desk).next == Next::Sleep, "rest");
     Ok(())
 }
 

@@ -4,7 +4,7 @@
 //! each task must have exactly one end.
 
 use proxy_core::port::BarrierPoll;
-use proxy_core::{Arming, Polarity, Rank, Shut, Spec, Status, StopAt, TaskKind};
+use proxy_core::{Arming, Cause, Polarity, Rank, Shut, Spec, Status, StopAt, TaskKind};
 use proxy_kit::oracle::Mood;
 use proxy_kit::pair::{CONTEXTS, Op, Pair, all};
 
@@ -60,7 +60,8 @@ fn operation(input: &mut Input<'_>, contexts: usize, tasks: usize) -> Op {
             let value = input.pick(&[0, 1, 7, u32::MAX]);
             Op::Fire(number, kind(input), stream, value)
         }
-        7..=10 => Op::Tick(mood(input)),
+        7..=9 => Op::Tick(mood(input)),
+        10 => early(input, number, tasks),
         11 => Op::Poll(usize::from(input.byte()) % (tasks + 1)),
         12 => Op::Check(number, kind(input)),
         13 => Op::ArmBell,
@@ -74,6 +75,19 @@ fn operation(input: &mut Input<'_>, contexts: usize, tasks: usize) -> Op {
             1 => Op::Shut(Shut::Dead),
             _ => Op::AbortAll(mood(input)),
         },
+    }
+}
+
+/// A task, or all of a context, is to end early.
+fn early(input: &mut Input<'_>, context: usize, tasks: usize) -> Op {
+    let how = input.byte();
+    let task = usize::from(how / 8) % (tasks + 1);
+    let cause = [Cause::Aborted, Cause::TimedOut][usize::from(how >> 2 & 1)];
+    match how % 4 {
+        0 => Op::Order(task, cause),
+        1 => Op::OrderContext(context, cause),
+        2 => Op::Conclude(task),
+        _ => Op::Peek(task),
     }
 }
 
