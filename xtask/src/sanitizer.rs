@@ -7,7 +7,6 @@ pub(crate) mod compiler;
 
 use std::env;
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
@@ -16,7 +15,7 @@ use crate::child;
 use crate::libtest::{self, Counts, Reader, Tally};
 use crate::table;
 use crate::test;
-use crate::workspace::Workspace;
+use crate::workspace::{Workspace, emptied};
 
 /// The only target. Naming it keeps build scripts free of instrumentation.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
@@ -119,12 +118,7 @@ struct Files {
 impl Files {
     /// An empty folder.
     fn fresh(folder: &Path) -> Result<Self, String> {
-        let failed = |error: io::Error| format!("cannot make {} anew: {error}", folder.display());
-        match fs::remove_dir_all(folder) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
-            _ => {}
-        }
-        fs::create_dir_all(folder).map_err(failed)?;
+        emptied(folder)?;
         let folder = folder.to_owned();
         Ok(Self { folder })
     }

@@ -89,11 +89,7 @@ fn workspace_tests(
     filter: Option<&str>,
     tally: &mut Tally,
 ) -> Result<(), String> {
-    let mut given = build_given(workspace)?;
-    // The blank belongs to the tests: a prefix may have one.
-    let prefix = workspace.target.join("install/a prefix");
-    install::install(workspace, &prefix, "test")?;
-    given.push(("PROXY_PREFIX", prefix));
+    let given = build_all_given(workspace)?;
     let packages = packages_by_program(workspace)?;
     let with_tests = |name: &&str| packages.values().any(|package| package == name);
     for name in workspace
@@ -147,6 +143,18 @@ pub(crate) fn build_given(workspace: &Workspace) -> Result<Vec<(&'static str, Pa
             .ok_or_else(|| format!("the build made neither program nor library `{target}`"))
     };
     GIVEN.into_iter().map(find).collect()
+}
+
+/// Builds these and an installation, for tests that have that alone.
+pub(crate) fn build_all_given(
+    workspace: &Workspace,
+) -> Result<Vec<(&'static str, PathBuf)>, String> {
+    let mut given = build_given(workspace)?;
+    // The blank belongs to the tests: a prefix may have one.
+    let prefix = workspace.target.join("install/a prefix");
+    install::install(workspace, &prefix, "test")?;
+    given.push(("PROXY_PREFIX", prefix));
+    Ok(given)
 }
 
 /// Builds the test programs; returns the package of each, by the file name of the program.

@@ -2,7 +2,9 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
@@ -117,6 +119,16 @@ impl Artifact {
     }
 }
 
+/// Makes a folder, and removes what is in it.
+pub(crate) fn emptied(folder: &Path) -> Result<(), String> {
+    let failed = |error: io::Error| format!("cannot make {} anew: {error}", folder.display());
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+        _ => {}
+    }
+    fs::create_dir_all(folder).map_err(failed)
+}
+
 /// The cargo that started this program, or the one in the path.
 fn cargo_program() -> OsString {
     env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
@@ -145,7 +157,7 @@ fn path_at(value: &Value, key: &str) -> Result<PathBuf, String> {
         .ok_or_else(|| format!("cargo metadata has no `{key}`"))
 }
 
-fn members(metadata: &Value, root: &std::path::Path) -> Result<Vec<Package>, String> {
+fn members(metadata: &Value, root: &Path) -> Result<Vec<Package>, String> {
     let packages = metadata["packages"]
         .as_array()
         .ok_or("cargo metadata has no `packages`")?;
@@ -228,7 +240,7 @@ mod tests {
                 "dependencies":[{"name":"proxy-core"},{"name":"libc"}]}]}"#,
         )
         .expect("the text is JSON");
-        let found = members(&metadata, std::path::Path::new("/w")).expect("one package");
+        let found = members(&metadata, Path::new("/w")).expect("one package");
         assert_eq!(found[0].manifest, "proxy-os/Cargo.toml");
         assert_eq!(found[0].dependencies, ["proxy-core", "libc"]);
     }

@@ -1,17 +1,18 @@
-//! Row `fuzz`: every target of `tests/fuzz` for a fixed time, from its committed seeds.
+//! Row `fuzz`: every target of `tests/fuzz` for a fixed time, from its committed corpus; then what the corpora reach of the core.
 //!
 //! The targets are built as cargo-fuzz builds them (libFuzzer's counters, the checker for memory errors), by the pinned compiler
-//! and without that tool, so that nothing has to be installed. What a run finds is left in the build folder.
+//! and without that tool, so that nothing has to be installed. What a run finds is left in the build folder; `--bless` puts the
+//! fewest inputs that reach all that it reached into the committed corpus.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
 use std::time::Duration;
 
-use super::{Found, Options};
+use super::{Found, Options, llvm};
 use crate::child;
 use crate::test::build_given;
-use crate::workspace::Workspace;
+use crate::workspace::{Workspace, emptied};
 
 const FOLDER: &str = "tests/fuzz";
 
@@ -28,8 +29,21 @@ const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-leve
 const SHORT: u64 = 6;
 const FULL: u64 = 60;
 
+/// Targets that run at a time. Each is one thread at work, more or less.
+const AT_A_TIME: usize = 2;
+
 /// A run may take this much longer: it ends its last input first.
 const GRACE: u64 = 120;
+
+/// A target's program, with the folders that it reads and writes.
+struct Target {
+    name: String,
+    program: PathBuf,
+    /// What is committed.
+    corpus: PathBuf,
+    /// What a run finds beside it.
+    found: PathBuf,
+}
 
 pub(super) fn run(workspace: &Workspace, options: Options) -> Result<Found, String> {
     if !cfg!(all(target_arch = "x86_64", target_os = "linux")) {
@@ -42,68 +56,98 @@ pub(super) fn run(workspace: &Workspace, options: Options) -> Result<Found, Stri
             "c++, which builds libFuzzer, not available".to_owned(),
         ));
     }
-    let programs = build(workspace)?;
+    let targets = build(workspace)?;
     let given = build_given(workspace)?;
     let seconds = if options.short { SHORT } else { FULL };
-    let mut shown = Vec::new();
-    let mut wrong = Vec::new();
-    for (name, program) in &programs {
-        match fuzz(workspace, &given, (name, program), seconds) {
-            Ok(runs) => shown.push(format!("{name} {runs}")),
-            Err(what) => wrong.push(format!("{name}: {what}")),
+    let runs = all_for(&targets, &given, seconds)?;
+    if options.bless {
+        for target in &targets {
+            keep_fewest(target, &given)?;
+        }
+    }
+    let reached = reached(workspace, &targets, &given)?;
+    Ok(Found::Ran(format!(
+        "runs: {runs}; the core by the corpora: {reached}"
+    )))
+}
+
+/// Fuzzes all targets, some at a time; how many inputs each ran, or what each found.
+fn all_for(targets: &[Target], given: &[(&str, PathBuf)], seconds: u64) -> Result<String, String> {
+    let (mut shown, mut wrong) = (Vec::new(), Vec::new());
+    for some in targets.chunks(AT_A_TIME) {
+        let outcomes: Vec<_> = thread::scope(|scope| {
+            let start = |target| scope.spawn(move || fuzz(given, target, seconds));
+            let started: Vec<_> = some.iter().map(start).collect();
+            let ended = started.into_iter().map(|thread| thread.join());
+            ended
+                .map(|ended| ended.unwrap_or_else(|_| Err("this program panicked".to_owned())))
+                .collect()
+        });
+        for (target, outcome) in some.iter().zip(outcomes) {
+            match outcome {
+                Ok(runs) => shown.push(format!("{} {runs}", target.name)),
+                Err(what) => wrong.push(format!("{}: {what}", target.name)),
+            }
         }
     }
     match wrong.is_empty() {
-        true => Ok(Found::Ran(format!("runs: {}", shown.join(", ")))),
+        true => Ok(shown.join(", ")),
         false => Err(wrong.join("\n")),
     }
 }
 
-/// Builds every target; returns names and programs.
-fn build(workspace: &Workspace) -> Result<Vec<(String, PathBuf)>, String> {
+/// Builds every target.
+fn build(workspace: &Workspace) -> Result<Vec<Target>, String> {
     let mut command = workspace.cargo(&["build", "--quiet", "--release", "--locked", "--bins"]);
     command.args(["--target", TARGET, "--target-dir"]);
     command.arg(workspace.target.join("fuzz"));
     command
         .current_dir(workspace.root.join(FOLDER))
-        .env("RUSTFLAGS", FLAGS)
+        // The compiler's own counters beside libFuzzer's: those tell what was reached in lines.
+        .env("RUSTFLAGS", format!("{FLAGS} {}", llvm::FLAGS))
         // Flags that begin with -Z are refused by a stable compiler without this.
         .env("RUSTC_BOOTSTRAP", "1");
-    let artifacts = Workspace::built_by(&mut command)?;
-    let programs: Vec<_> = artifacts
-        .into_iter()
-        .filter_map(|artifact| Some((artifact.target, artifact.executable?)))
-        .collect();
-    match programs.is_empty() {
+    let mut targets = Vec::new();
+    for artifact in Workspace::built_by(&mut command)? {
+        if let Some(program) = artifact.executable {
+            let name = artifact.target;
+            targets.push(Target {
+                corpus: workspace.root.join(FOLDER).join("corpus").join(&name),
+                found: workspace.target.join("fuzz/found").join(&name),
+                name,
+                program,
+            });
+        }
+    }
+    match targets.is_empty() {
         true => Err(format!("{FOLDER} has no target")),
-        false => Ok(programs),
+        false => Ok(targets),
     }
 }
 
-/// Fuzzes one target, which finds what it loads by the variables `given`; returns how many inputs it ran.
-fn fuzz(
-    workspace: &Workspace,
-    given: &[(&str, PathBuf)],
-    (name, program): (&str, &Path),
-    seconds: u64,
-) -> Result<u64, String> {
-    let found = workspace.target.join("fuzz/found").join(name);
-    fs::create_dir_all(&found)
-        .map_err(|error| format!("cannot make {}: {error}", found.display()))?;
-    let mut command = Command::new(program);
+impl Target {
+    /// Its program, which finds what it loads by the variables `given` and leaves the compiler's counters in `counters`.
+    fn command(&self, given: &[(&str, PathBuf)], counters: &Path) -> Command {
+        let mut command = Command::new(&self.program);
+        command
+            .envs(given.iter().cloned())
+            .env(llvm::FILE, counters)
+            // An input that runs for longer is a finding, too: every body bounds its steps.
+            .args(["-timeout=30", "-print_final_stats=1", "-max_len=4096"])
+            .arg(format!("-artifact_prefix={}-crash-", self.found.display()));
+        command
+    }
+}
+
+/// Fuzzes one target; returns how many inputs it ran.
+fn fuzz(given: &[(&str, PathBuf)], target: &Target, seconds: u64) -> Result<u64, String> {
+    let name = &target.name;
+    // Each run starts from what is committed, so that its length does not grow with its number.
+    emptied(&target.found)?;
+    let mut command = target.command(given, &target.found.with_extension("counters"));
     command
-        .envs(given.iter().cloned())
         .arg(format!("-max_total_time={seconds}"))
-        // An input that runs for longer is a finding, too: every body bounds its steps.
-        .args(["-timeout=30", "-print_final_stats=1", "-max_len=4096"])
-        .arg(format!(
-            "-artifact_prefix={}/crash-",
-            found.parent().unwrap_or(&found).display()
-        ))
-        .args([
-            &found,
-            &workspace.root.join(FOLDER).join("corpus").join(name),
-        ]);
+        .args([&target.found, &target.corpus]);
     let shown = child::rerun(&command);
     let mut runs = 0;
     let mut tail = Vec::new();
@@ -124,6 +168,54 @@ fn fuzz(
         0 => Err(format!("nothing ran; rerun: {shown}")),
         runs => Ok(runs),
     }
+}
+
+/// Adds the fewest of the found inputs to the committed corpus that reach all that they reach together.
+fn keep_fewest(target: &Target, given: &[(&str, PathBuf)]) -> Result<(), String> {
+    let mut command = target.command(given, &target.found.with_extension("counters"));
+    command
+        .arg("-set_cover_merge=1")
+        .args([&target.corpus, &target.found]);
+    let status = child::lines_of(command, Duration::from_secs(GRACE), |_| {})?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(format!("{}: cannot merge: {status}", target.name)),
+    }
+}
+
+/// What of the core the committed corpora reach, and what with those inputs that this run has found.
+fn reached(
+    workspace: &Workspace,
+    targets: &[Target],
+    given: &[(&str, PathBuf)],
+) -> Result<String, String> {
+    let Some(tools) = llvm::tools(workspace) else {
+        println!("SKIPPED: llvm-tools of the toolchain not available");
+        return Ok("not measured, as there are no llvm-tools".to_owned());
+    };
+    let of = |folders: fn(&Target) -> Vec<&PathBuf>, name: &str| {
+        let raw = workspace.target.join("fuzz/counted").join(name);
+        emptied(&raw)?;
+        for target in targets {
+            let counters = raw.join(&target.name).with_extension("profraw");
+            let mut command = target.command(given, &counters);
+            // No run beyond the corpus.
+            command.arg("-runs=0").args(folders(target));
+            let shown = child::rerun(&command);
+            let status = child::lines_of(command, Duration::from_secs(GRACE), |_| {})?;
+            if !status.success() {
+                return Err(format!("{status}; rerun: {shown}"));
+            }
+        }
+        let programs = targets.iter().map(|target| target.program.as_path());
+        let files = llvm::reached(workspace, &tools, &raw, programs)?;
+        Ok(llvm::sums(&files))
+    };
+    let committed = of(|target| vec![&target.corpus], "committed")?;
+    let all = of(|target| vec![&target.corpus, &target.found], "all")?;
+    println!("fuzz: the core by the committed corpora: {committed}");
+    println!("fuzz: the core by these and what was found: {all}");
+    Ok(all)
 }
 
 /// `stat::number_of_executed_units: N`.

@@ -8,7 +8,9 @@ mod api;
 mod coverage;
 mod deny;
 mod fuzz;
+mod llvm;
 mod miri;
+mod programs;
 mod transitions;
 
 use std::env;
@@ -52,11 +54,13 @@ const ROWS: &[Row] = &[
     row("deny", true, deny::run),
     row("transitions", true, transitions::run),
     row("api", true, api::run),
+    row("abi", false, programs::abi),
     row("bare-x86", true, |_, _| own_verb(&["bare", "x86"])),
     row("bare-v7m", true, |_, _| own_verb(&["bare", "v7m"])),
     row("bare-v6m", true, |_, _| own_verb(&["bare", "v6m"])),
+    row("valgrind", false, programs::valgrind),
+    row("explore", false, programs::explore),
     row("fuzz", false, fuzz::run),
-    row("explore", false, explore),
     row("world", false, |_, _| own_verb(&["sim"])),
     row("mutants", false, |_, _| own_verb(&["mutants"])),
     row("coverage", false, coverage::run),
@@ -146,13 +150,6 @@ fn own_verb(words: &[&str]) -> Result<Found, String> {
     listen(command, LIMIT)
 }
 
-/// Every reachable state of the small worlds; a test that prints its counts.
-fn explore(workspace: &Workspace, _: Options) -> Result<Found, String> {
-    let mut command = workspace.cargo(&["test", "--quiet", "-p", "proxy-sim"]);
-    command.args(["--test", "exhaustion", "--", "--nocapture"]);
-    listen(command, LIMIT)
-}
-
 /// Runs a command that says in its output what ran, see [`counted`].
 fn listen(command: Command, limit: Duration) -> Result<Found, String> {
     let shown = child::rerun(&command);
@@ -198,7 +195,7 @@ impl Said {
     }
 }
 
-/// The count in the closing line of a verb: `N passed, M failed`, `sim: N worlds in ...`, `mutants: N planted, ...`.
+/// The count in the closing line of a verb: `N passed, M failed`, `sim: N worlds in ...`, `mutants: N planted, ...`, `explored: N states, ...`.
 fn counted(line: &str) -> Option<u64> {
     let number = |word: &str| word.parse().ok();
     if let Some((before, after)) = line.split_once(" passed, ") {
@@ -207,11 +204,11 @@ fn counted(line: &str) -> Option<u64> {
             .then(|| before.rsplit(' ').next())?
             .and_then(number);
     }
-    let rest = line
-        .strip_prefix("sim: ")
-        .or_else(|| line.strip_prefix("mutants: "))?;
+    let begins = ["sim: ", "mutants: ", "explored: "];
+    let rest = begins.iter().find_map(|begin| line.strip_prefix(begin))?;
     let (count, rest) = rest.split_once(' ')?;
-    let counts = rest.starts_with("worlds in") || rest.starts_with("planted");
+    let counted = ["worlds in", "planted", "states"];
+    let counts = counted.iter().any(|what| rest.starts_with(what));
     counts.then(|| number(count))?
 }
 
@@ -256,7 +253,11 @@ mod tests {
             "bare: 42 passed, 0 failed, 0 skipped",
         ]);
         assert!(matches!(part, Some(Found::Ran(_))));
-        for line in ["sim: 9 worlds in 1.0 s", "mutants: 31 planted, all found"] {
+        for line in [
+            "sim: 9 worlds in 1.0 s",
+            "mutants: 31 planted, all found",
+            "explored: 7 states, 9 transitions",
+        ] {
             assert_eq!(heard(&[line]), Some(Found::Ran(line.to_owned())));
         }
         let result = "test result: ok. 3 passed; 0 failed; 0 ignored";

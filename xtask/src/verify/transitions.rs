@@ -43,7 +43,12 @@ const GATED: Check = (
 const BLOCKS: Check = (SEQUENCES, "all_short_sequences_of_blocks_and_stops_agree");
 const ARMED: Check = (SEQUENCES, "all_short_sequences_of_explicit_arming_agree");
 
-const MACHINES: [Machine; 8] = [
+const ORDERED: Check = (
+    SEQUENCES,
+    "all_short_sequences_of_orders_and_verdicts_agree",
+);
+
+const MACHINES: [Machine; 9] = [
     Machine {
         name: "network task",
         file: "proxy-core/src/task/network.rs",
@@ -84,6 +89,23 @@ const MACHINES: [Machine; 8] = [
         bare: &[(
             "tests/conformance/src/queue.rs",
             "a_full_rank_says_so_and_harms_no_other",
+        )],
+    },
+    Machine {
+        name: "early end of a task",
+        file: "proxy-core/src/board/order.rs",
+        model: &[
+            (
+                "tests/loom/tests/models/abort.rs",
+                "a_verdict_and_the_end_of_a_task_are_told_once",
+            ),
+            ("tests/kit/src/oracle/orders.rs", "conclude"),
+        ],
+        exhaustive: &[ORDERED],
+        fuzz: &["driver_ops"],
+        bare: &[(
+            "tests/conformance/src/queue.rs",
+            "an_ordered_task_has_its_verdict_before_the_worker_comes",
         )],
     },
     Machine {
@@ -131,7 +153,7 @@ const MACHINES: [Machine; 8] = [
     Machine {
         name: "group",
         file: "proxy-core/src/group.rs",
-        model: &[],
+        model: &[("tests/fuzz/bodies/group_ops.rs", "expected")],
         exhaustive: &[
             (
                 "proxy-core/src/group.rs",
@@ -139,7 +161,7 @@ const MACHINES: [Machine; 8] = [
             ),
             ("proxy-core/src/group.rs", "reports_in_every_state"),
         ],
-        fuzz: &[],
+        fuzz: &["group_ops"],
         bare: &[(
             "tests/conformance/src/records.rs",
             "a_group_is_created_shared_and_released",
