@@ -107,8 +107,9 @@ typedef struct enc_proxy_version_t {
 typedef uint32_t enc_proxy_log_level_t;
 
 /**
- * Receives one message, terminated, without a line end, from any thread and never from a tick. The text is good during the call. May
- * call functions of this header that do not wait. `user` is what `enc_proxy_set_log` was given.
+ * Receives one message, terminated, without a line end, from any thread. On a worker's thread, which writes one when a call of the collective
+ * library or a barrier fails, the other tasks of its group wait for the return. The text is good during the call. May call functions of this
+ * header that do not wait; what they log comes to it, too, four calls deep. `user` is what `enc_proxy_set_log` was given.
  */
 typedef void (*enc_proxy_log_sink)(void *user, enc_proxy_log_level_t level, const char *text);
 
@@ -1446,6 +1447,30 @@ NRT_STATUS enc_proxy_dump(struct enc_proxy_group *group,
                           char *buffer,
                           size_t bytes,
                           size_t *length);
+
+/**
+ * What the reports of many processes say together: who is behind, in which operation, waiting for whom; ranges of ranks, not lists.
+ *
+ * - `reports`, `report_n`: texts as `ENC_PROXY_JSON` has them, of any processes and machines, at most 65536; their order does not matter.
+ * - `world`: the number of ranks of the job, up to 1048576: ranks that no report has a task of are then named; 0 = not known.
+ * - `form`: `ENC_PROXY_TEXT`: one sentence; `ENC_PROXY_JSON`: an object of the schema `proxy-merge/1` with the sentence and what it was made
+ *   from; `ENC_PROXY_PROMETHEUS`: the metrics of all of them.
+ * - `buffer`, `bytes`, `length`: as for `enc_proxy_library_get_path`.
+ *
+ * Errors: `ENC_PROXY_TOO_SMALL`, `NRT_INVALID` (also: a text is no report; the error's text says which). Threads: any. Cost: that of reading
+ * the texts.
+ *
+ * The caller promises:
+ * `reports` is readable for `report_n` addresses, each of a text that is terminated within 256 MiB; `buffer` is writable for `bytes`,
+ * `length` writable or null.
+ */
+NRT_STATUS enc_proxy_report_merge(const char *const *reports,
+                                  size_t report_n,
+                                  uint32_t world,
+                                  enc_proxy_form_t form,
+                                  char *buffer,
+                                  size_t bytes,
+                                  size_t *length);
 
 /**
  * Starts the service. Takes a signal whose handler is then the service's own, until it is stopped.

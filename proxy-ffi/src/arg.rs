@@ -151,8 +151,21 @@ pub(crate) unsafe fn text<'a>(from: *const c_char, name: &str) -> Result<&'a str
 /// # Safety
 /// As for [`text`].
 pub(crate) unsafe fn c_text<'a>(from: *const c_char, name: &str) -> Result<&'a CStr, Failure> {
+    // SAFETY: the caller's promise.
+    unsafe { long_text(from, MAX_TEXT, name) }
+}
+
+/// As [`c_text`], shorter than `limit` bytes.
+///
+/// # Safety
+/// `from`, if not null, is readable up to its terminator or `limit` bytes, and unchanged as long as the result lives.
+pub(crate) unsafe fn long_text<'a>(
+    from: *const c_char,
+    limit: usize,
+    name: &str,
+) -> Result<&'a CStr, Failure> {
     checked(from, name)?;
-    for length in 0..MAX_TEXT {
+    for length in 0..limit {
         // SAFETY: readable up to the terminator, which has not been met.
         let byte = unsafe { from.add(length) };
         // SAFETY: as above.
@@ -162,7 +175,7 @@ pub(crate) unsafe fn c_text<'a>(from: *const c_char, name: &str) -> Result<&'a C
         }
     }
     Err(Failure::invalid(format_args!(
-        "{name} has no end within {MAX_TEXT} bytes"
+        "{name} has no end within {limit} bytes"
     )))
 }
 

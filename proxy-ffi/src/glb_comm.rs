@@ -349,7 +349,12 @@ pub unsafe extern "C" fn enc_free_global_comm(
         if users > 0 {
             return Err(Failure::new(
                 status::ENC_PROXY_BUSY,
-                format_args!("{users} contexts use the global communicator; destroy them first"),
+                match users {
+                    1 => "1 context uses the global communicator; destroy it first".to_owned(),
+                    _ => {
+                        format!("{users} contexts use the global communicator; destroy them first")
+                    }
+                },
             ));
         }
         let Some(Whole { comm, lead }) = place.take() else {

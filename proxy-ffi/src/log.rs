@@ -3,7 +3,6 @@
 #![allow(non_camel_case_types, reason = "types of C")]
 
 use std::ffi::{CString, c_char, c_void};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{PoisonError, RwLock};
 
 use proxy_os::log::{self, Level};
@@ -20,8 +19,9 @@ pub const ENC_PROXY_LOG_WARN: enc_proxy_log_level_t = 1;
 /// What was decided.
 pub const ENC_PROXY_LOG_INFO: enc_proxy_log_level_t = 2;
 
-/// Receives one message, terminated, without a line end, from any thread and never from a tick. The text is good during the call. May
-/// call functions of this header that do not wait. `user` is what `enc_proxy_set_log` was given.
+/// Receives one message, terminated, without a line end, from any thread. On a worker's thread, which writes one when a call of the collective
+/// library or a barrier fails, the other tasks of its group wait for the return. The text is good during the call. May call functions of this
+/// header that do not wait; what they log comes to it, too, four calls deep. `user` is what `enc_proxy_set_log` was given.
 pub type enc_proxy_log_sink = Option<
     unsafe extern "C-unwind" fn(
         user: *mut c_void,
@@ -46,7 +46,11 @@ static SINK: RwLock<Option<Sink>> = RwLock::new(None);
 
 fn forward(level: Level, text: &str) {
     let sink = *SINK.read().unwrap_or_else(PoisonError::into_inner);
-    let (Some(sink), Ok(text)) = (sink, CString::new(text.replace('\0', " "))) else {
+    let Some(sink) = sink else {
+        // Taken back since the facade has looked.
+        return log::to_stderr(level, text);
+    };
+    let Ok(text) = CString::new(text.replace('\0', " ")) else {
         return;
     };
     let level = match level {
@@ -54,11 +58,9 @@ fn forward(level: Level, text: &str) {
         Level::Warn => ENC_PROXY_LOG_WARN,
         Level::Info => ENC_PROXY_LOG_INFO,
     };
-    // A message is worth less than the thread that writes it: a panic of this runtime in a sink ends here; any other exception aborts.
-    let _ = catch_unwind(AssertUnwindSafe(|| {
-        // SAFETY: `enc_proxy_set_log`'s caller promises that the function may be called with its argument; the text is terminated.
-        unsafe { (sink.write)(sink.user, level, text.as_ptr()) };
-    }));
+    // SAFETY: `enc_proxy_set_log`'s caller promises that the function may be called with its argument; the text is terminated. A panic of
+    // this runtime in it ends in the facade; any other exception aborts there.
+    unsafe { (sink.write)(sink.user, level, text.as_ptr()) };
 }
 
 /// Says where messages go, and how important they must be.

@@ -4,11 +4,13 @@
 //!   whoever asks ──> enc_proxy_report, _to_fd     the process ┐
 //!                    enc_proxy_dump               one group   ├── the same record (schema proxy-report/1)
 //!   signal, socket, interval, errors ──> enc_proxy_report_service ┘
+//!   the records of many processes ──> enc_proxy_report_merge ──> one sentence
 //! ```
 #![allow(unsafe_code, reason = "exported C functions that take addresses")]
 #![allow(non_camel_case_types, reason = "types of C")]
 
 use std::ffi::{c_char, c_int};
+use std::fmt::Display;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::slice;
@@ -48,14 +50,11 @@ fn collected(stall_us: u64) -> Report {
 }
 
 fn written(report: &Report, form: enc_proxy_form_t) -> Result<String, Failure> {
-    let unwritable = |error: io::Error| Failure::new(status::NRT_FAILURE, error);
     match form {
         ENC_PROXY_TEXT => Ok(report.to_string()),
         ENC_PROXY_JSON => report.to_json().map_err(unwritable),
         ENC_PROXY_PROMETHEUS => Ok(diagnosis::prometheus(slice::from_ref(report))),
-        _ => Err(Failure::invalid(format_args!(
-            "form is {form}, accepted: ENC_PROXY_TEXT (0), ENC_PROXY_JSON (1) or ENC_PROXY_PROMETHEUS (2)"
-        ))),
+        _ => Err(unknown(form)),
     }
 }
 
@@ -132,6 +131,89 @@ pub unsafe extern "C" fn enc_proxy_dump(
         let report = collected(0).only(group.queue.gid().0);
         out.set(&written(&report, form)?)
     })
+}
+
+/// What the reports of many processes say together: who is behind, in which operation, waiting for whom; ranges of ranks, not lists.
+///
+/// - `reports`, `report_n`: texts as `ENC_PROXY_JSON` has them, of any processes and machines, at most 65536; their order does not matter.
+/// - `world`: the number of ranks of the job, up to 1048576: ranks that no report has a task of are then named; 0 = not known.
+/// - `form`: `ENC_PROXY_TEXT`: one sentence; `ENC_PROXY_JSON`: an object of the schema `proxy-merge/1` with the sentence and what it was made
+///   from; `ENC_PROXY_PROMETHEUS`: the metrics of all of them.
+/// - `buffer`, `bytes`, `length`: as for `enc_proxy_library_get_path`.
+///
+/// Errors: `ENC_PROXY_TOO_SMALL`, `NRT_INVALID` (also: a text is no report; the error's text says which). Threads: any. Cost: that of reading
+/// the texts.
+///
+/// # Safety
+/// `reports` is readable for `report_n` addresses, each of a text that is terminated within 256 MiB; `buffer` is writable for `bytes`,
+/// `length` writable or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn enc_proxy_report_merge(
+    reports: *const *const c_char,
+    report_n: usize,
+    world: u32,
+    form: enc_proxy_form_t,
+    buffer: *mut c_char,
+    bytes: usize,
+    length: *mut usize,
+) -> NRT_STATUS {
+    call::plain("enc_proxy_report_merge", || {
+        // SAFETY: the caller's promise.
+        let out = unsafe { OutText::new(buffer, bytes, length) }?;
+        // SAFETY: the caller's promise.
+        let texts = unsafe { arg::array(reports, report_n, MAX_REPORTS, "reports") }?;
+        if world > MAX_WORLD {
+            return Err(Failure::invalid(format_args!(
+                "world is {world}, accepted: 0 to {MAX_WORLD}"
+            )));
+        }
+        let reports = (0..).zip(texts).map(|(number, text)| {
+            // SAFETY: the caller's promise.
+            unsafe { given(*text, number) }
+        });
+        let reports = reports.collect::<Result<Vec<Report>, Failure>>()?;
+        out.set(&merged(&reports, world, form)?)
+    })
+}
+
+/// Reports of one merge.
+const MAX_REPORTS: usize = 1 << 16;
+/// Ranks of a job.
+const MAX_WORLD: u32 = 1 << 20;
+/// No report is longer.
+const MAX_REPORT: usize = 256 << 20;
+
+/// Reads a report that C gives.
+///
+/// # Safety
+/// As for [`arg::long_text`].
+unsafe fn given(text: *const c_char, number: usize) -> Result<Report, Failure> {
+    let name = format!("reports[{number}]");
+    // SAFETY: the caller's promise.
+    let text = unsafe { arg::long_text(text, MAX_REPORT, &name) }?;
+    let refused = |why: &dyn Display| Failure::invalid(format_args!("{name} is no report: {why}"));
+    let text = text.to_str().map_err(|error| refused(&error))?;
+    Report::from_json(text).map_err(|error| refused(&error))
+}
+
+fn merged(reports: &[Report], world: u32, form: enc_proxy_form_t) -> Result<String, Failure> {
+    let merge = || diagnosis::merge(reports, (world > 0).then_some(world));
+    match form {
+        ENC_PROXY_TEXT => Ok(merge().sentence),
+        ENC_PROXY_JSON => merge().to_json().map_err(unwritable),
+        ENC_PROXY_PROMETHEUS => Ok(diagnosis::prometheus(reports)),
+        _ => Err(unknown(form)),
+    }
+}
+
+fn unwritable(error: io::Error) -> Failure {
+    Failure::new(status::NRT_FAILURE, error)
+}
+
+fn unknown(form: enc_proxy_form_t) -> Failure {
+    Failure::invalid(format_args!(
+        "form is {form}, accepted: ENC_PROXY_TEXT (0), ENC_PROXY_JSON (1) or ENC_PROXY_PROMETHEUS (2)"
+    ))
 }
 
 /// Reports that come without a call: on a signal, at intervals, to tools such as `proxytop`, and after a failed task, a deadline or a

@@ -150,6 +150,16 @@ fn h15_h46_reports_name_what_hangs_and_a_reset_context_goes_on() {
 }
 
 #[test]
+fn h39_h48_messages_go_to_the_function_that_was_set_and_nowhere_else() {
+    for flags in [C11, SANITIZED] {
+        let scratch = Scratch::new();
+        let library = scratch.library("tests/c/hooked_library.c");
+        let program = scratch.program("cc", "tests/c/log.c", flags);
+        assert_eq!(succeed(command(&program).arg(&library)), "ok\n");
+    }
+}
+
+#[test]
 fn a_bus_tells_who_is_on_it() {
     for flags in [C11, SANITIZED] {
         let scratch = Scratch::new();
@@ -272,7 +282,7 @@ fn example_4_names_what_hangs_and_aborts_it() {
             "group 0, rank 0, network task exec 812 has waited for ",
             " for the device on stream 0 (word at 0x",
             "is still 0xffffffff",
-            "enc_proxy_group_release: 1 tasks are unfinished after",
+            "enc_proxy_group_release: 1 task is unfinished after",
             "execution 812: aborted by its owner (-1)\n",
         ] {
             assert!(text.contains(part), "{part} is not in:\n{text}");

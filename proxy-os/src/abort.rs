@@ -13,6 +13,7 @@ use crate::queue::{Context, ProxyQueue};
 use crate::registry::Group;
 use crate::sys::fork;
 use crate::watch::InCall;
+use crate::words;
 
 /// Why an abort did not end with the worker having ended all tasks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,11 +43,8 @@ impl fmt::Display for AbortError {
                 waited,
                 held,
             } => {
-                let tasks = held.len();
-                write!(
-                    f,
-                    "the worker has not ended {tasks} tasks within {waited:?}"
-                )?;
+                let tasks = words::counted(held.len(), "task");
+                write!(f, "the worker has not ended {tasks} within {waited:?}")?;
                 match inside {
                     Some(inside) => write!(f, "; it is inside {inside}"),
                     None => Ok(()),

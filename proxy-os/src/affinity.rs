@@ -9,6 +9,7 @@ use std::str::FromStr;
 
 pub use crate::sys::cpuset::CpuSet;
 
+use crate::words::{agree, named};
 use crate::{log, sys};
 
 /// What a CPU list may look like, for error messages.
@@ -124,14 +125,22 @@ impl Resolved {
         match &self.mask {
             _ if dropped.is_empty() => None,
             Some(mask) => Some(format!(
-                "CPUs {dropped} are not allowed for this process and were dropped; the worker runs on {mask}"
+                "{}; the worker runs on {mask}",
+                not_allowed(dropped)
             )),
             None => Some(format!(
-                "CPUs {dropped} are not allowed for this process and were dropped; none is left, \
-                 the worker keeps the CPUs of its creator"
+                "{}; none is left, the worker keeps the CPUs of its creator",
+                not_allowed(dropped)
             )),
         }
     }
+}
+
+fn not_allowed(dropped: &CpuSet) -> String {
+    let set = dropped.to_string();
+    let (are, were) = (agree(&set, "is", "are"), agree(&set, "was", "were"));
+    let dropped = named("CPU", set);
+    format!("{dropped} {are} not allowed for this process and {were} dropped")
 }
 
 /// Why a worker could not be placed.

@@ -335,14 +335,17 @@ impl fmt::Display for Settings {
 }
 
 impl Builder {
-    /// The settings, with this process's environment for what was not given. Sets the log level that they say, and logs
-    /// the warnings.
+    /// The settings, with this process's environment for what was not given. Sets the log level if one was given, here or in the
+    /// environment, and logs the warnings.
     ///
     /// # Errors
     /// Every value that is not accepted.
     pub fn from_env(self) -> Result<Settings, SettingsError> {
         let settings = self.from_lookup(|name| std::env::var_os(name))?;
-        log::set_level(*settings.log_level());
+        // What the embedder has set by itself stays, where nobody says otherwise.
+        if settings.log_level.origin != Origin::Default {
+            log::set_level(*settings.log_level());
+        }
         for warning in settings.warnings() {
             log::warn(format_args!("{warning}"));
         }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::log;
 use crate::sys::affinity;
+use crate::words;
 
 static WORKERS: AtomicUsize = AtomicUsize::new(0);
 static WARNED: Once = Once::new();
@@ -23,8 +24,9 @@ impl Dedicated {
         if workers > cpus {
             WARNED.call_once(|| {
                 log::warn(format_args!(
-                    "NEURON_RT_ONE_THREAD_PER_CORE: {workers} workers spin on {cpus} CPUs and take them from each other; \
-                     give the process more CPUs or set it to 0"
+                    "NEURON_RT_ONE_THREAD_PER_CORE: {workers} workers spin on {} and take them from each other; \
+                     give the process more CPUs or set it to 0",
+                    words::counted(cpus, "CPU")
                 ));
             });
         }

@@ -50,6 +50,7 @@ pub mod trace;
 pub mod waiting;
 pub mod watch;
 pub mod watchdog;
+mod words;
 mod worker;
 
 pub use abort::AbortError;

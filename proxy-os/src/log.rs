@@ -1,10 +1,16 @@
 //! Where messages go: one function that an embedder may replace, and a level.
 //!
-//! Never called from a tick: messages come from set-up, tear-down and errors.
+//! Messages come from set-up, tear-down and errors, never from a tick in which nothing goes wrong. A worker writes one when a call of the
+//! library or a barrier fails: the other tasks of its group wait for the sink then. No lock is held while a sink runs, so one that takes
+//! its time delays nobody but the thread that it runs on.
 
+use std::cell::Cell;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{PoisonError, RwLock};
+
+use crate::sys::thread;
 
 /// How important a message is; a level lets itself and the more important ones pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,14 +34,24 @@ impl fmt::Display for Level {
     }
 }
 
-/// Receives messages: one call each, without a line end, from any thread.
+/// Receives messages: one call each, without a line end, from any thread, a worker's too. May log, replace itself and make a report; must not
+/// wait for a task. If it panics, that message is lost and nothing else.
 pub type Sink = fn(Level, &str);
 
 static SINK: RwLock<Sink> = RwLock::new(to_stderr);
 /// Relaxed on both sides: a level is a number by itself and orders nothing.
 static LEVEL: AtomicU8 = AtomicU8::new(Level::Warn as u8);
 
-/// Replaces the sink; the first one writes to standard error. Any thread, at any time.
+/// Messages within messages that are still handed to the sink, so that one that logs whatever it gets comes to an end.
+const NESTED: u32 = 4;
+
+thread_local! {
+    /// Messages that this thread is inside of.
+    static INSIDE: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Replaces the sink; the first one writes to standard error. Any thread, at any time; a message that another thread is writing may still go to
+/// the former one.
 pub fn set_sink(sink: Sink) {
     *SINK.write().unwrap_or_else(PoisonError::into_inner) = sink;
 }
@@ -46,15 +62,25 @@ pub fn set_level(level: Level) {
     LEVEL.store(level as u8, Ordering::Relaxed);
 }
 
-/// Writes a message when the level lets it pass.
+/// Writes a message when the level lets it pass. Any thread; never panics.
 pub fn write(level: Level, message: fmt::Arguments<'_>) {
     // Relaxed: see `LEVEL`.
     if level as u8 > LEVEL.load(Ordering::Relaxed) {
         return;
     }
+    let nested = INSIDE.get();
+    if nested > NESTED {
+        return;
+    }
     // Copied, so that a sink may log or replace itself without meeting the lock.
     let sink = *SINK.read().unwrap_or_else(PoisonError::into_inner);
-    sink(level, &message.to_string());
+    INSIDE.set(nested + 1);
+    // A message is worth less than the thread that writes it; the panic hook has told of the panic.
+    let told = catch_unwind(AssertUnwindSafe(|| sink(level, &message.to_string())));
+    INSIDE.set(nested);
+    if let Err(payload) = told {
+        thread::forget(payload);
+    }
 }
 
 /// Writes an error.
@@ -75,6 +101,8 @@ pub fn info(message: fmt::Arguments<'_>) {
 /// The first sink: standard error.
 pub fn to_stderr(level: Level, message: &str) {
     use std::io::Write;
-    // A closed standard error is no reason to end the process, which eprintln would.
-    let _ = writeln!(std::io::stderr(), "proxy {level}: {message}");
+    // One write, so that a line stays whole beside those of other processes. A closed standard error is no reason to end this one, which
+    // eprintln would.
+    let line = format!("proxy {level}: {message}\n");
+    let _ = std::io::stderr().write_all(line.as_bytes());
 }

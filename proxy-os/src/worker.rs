@@ -22,6 +22,7 @@ use crate::sys::cpuset::CpuSet;
 use crate::sys::thread::{self, Thread, ThreadName};
 use crate::trace::What;
 use crate::watchdog;
+use crate::words;
 
 type WorkerDriver = Driver<RANKS, TASKS>;
 
@@ -86,7 +87,7 @@ fn run(shared: &Arc<Shared>, budget: Budget) {
     write_chart(shared);
 }
 
-/// What has to happen at the end of the thread, also if a message to the embedder panics.
+/// What has to happen at the end of the thread, however it comes.
 struct Ending<'a>(&'a Shared);
 
 impl Drop for Ending<'_> {
@@ -117,21 +118,18 @@ fn die(driver: &mut WorkerDriver, mut ports: WorkerPorts, shared: &Shared) -> us
     unfinished
 }
 
-/// Says what the worker died of. Messages go to the embedder, whose code may panic in turn: nothing is left to be done after them.
+/// Says what the worker died of.
 fn lament(shared: &Shared, payload: Box<dyn Any + Send>, ended: usize) {
-    let said = catch_unwind(AssertUnwindSafe(move || {
-        diagnosis::leave_behind(format_args!("{}: the worker died", shared.gid));
-        // The panic hook calls this thread unnamed: only threads of the standard library have a name there.
-        log::error(format_args!(
-            "{}: the worker {} died: {}; {ended} tasks ended with it",
-            shared.gid,
-            name(thread::gettid()),
-            text(&*payload)
-        ));
-    }));
-    if let Err(payload) = said {
-        thread::forget(payload);
-    }
+    diagnosis::leave_behind(format_args!("{}: the worker died", shared.gid));
+    // The panic hook calls this thread unnamed: only threads of the standard library have a name there.
+    log::error(format_args!(
+        "{}: the worker {} died: {}; {} ended with it",
+        shared.gid,
+        name(thread::gettid()),
+        text(&*payload),
+        words::counted(ended, "task")
+    ));
+    thread::forget(payload);
 }
 
 /// Writes the chart that the histogram setting asks for.

@@ -59,6 +59,7 @@ impl fmt::Display for ContextError {
             }
             Self::Unknown => f.write_str("no such context is registered"),
             Self::Forked => f.write_str(crate::FORKED),
+            Self::Busy { unfinished: 1 } => f.write_str("1 task of the context is unfinished"),
             Self::Busy { unfinished } => {
                 write!(f, "{unfinished} tasks of the context are unfinished")
             }

@@ -204,6 +204,8 @@ const ROWS: &[Row] = rows! {
         enc_proxy_group_acquire |_objects| c!(enc_proxy_group_acquire(&zeroed::<enc_proxy_group_config>(), out()));
         enc_proxy_abort_all |_objects| c!(enc_proxy_abort_all(0, out()));
         enc_proxy_report |_objects| c!(enc_proxy_report(ENC_PROXY_TEXT, 0, null_mut(), 0, out()));
+        enc_proxy_report_merge |_objects|
+            c!(enc_proxy_report_merge(null(), 0, 0, ENC_PROXY_TEXT, null_mut(), 0, out()));
         enc_proxy_report_to_fd |_objects| enc_proxy_report_to_fd(ENC_PROXY_TEXT, 0, -1);
         enc_proxy_report_service_start |_objects|
             c!(enc_proxy_report_service_start(&zeroed::<enc_proxy_report_config>(), out()));

@@ -47,6 +47,7 @@ enum { ANY = 4711 };
       (&(enc_proxy_group_config){.struct_size = sizeof(enc_proxy_group_config), .timeout_us = FOREVER}, &further[0])) \
     F(NONE, NRT_SUCCESS, enc_proxy_abort_all, (FOREVER, ZERO(size_t)))                                           \
     F(NONE, ENC_PROXY_TOO_SMALL, enc_proxy_report, (ENC_PROXY_TEXT, 0, TEXT))                                    \
+    F(NONE, NRT_SUCCESS, enc_proxy_report_merge, (NULL, 0, 0, ENC_PROXY_TEXT, TEXT))                             \
     F(NONE, NRT_INVALID, enc_proxy_report_to_fd, (ENC_PROXY_TEXT, 0, -1))                                        \
     F(NONE, NRT_INVALID, enc_proxy_set_dynamic_sizes, (RECORD(enc_proxy_dynamic_sizes)))                         \
     F(NONE, ENC_PROXY_BUSY, enc_proxy_report_service_start,                                                      \
@@ -420,6 +421,10 @@ static void out_parameters(struct objects *o)
     EXPECT(enc_proxy_abort(GROUP, NULL, 0), NRT_INVALID);
     EXPECT(enc_proxy_dump(GROUP, ENC_PROXY_TEXT, NULL, 64, NULL), NRT_INVALID);
     EXPECT(enc_proxy_report(ENC_PROXY_TEXT, 0, NULL, SIZE_MAX, NULL), NRT_INVALID);
+    EXPECT(enc_proxy_report_merge(NULL, 1, 0, ENC_PROXY_TEXT, TEXT), NRT_INVALID);
+    EXPECT(enc_proxy_report_merge((const char *[]){NULL}, 1, 0, ENC_PROXY_TEXT, TEXT), NRT_INVALID);
+    EXPECT(enc_proxy_report_merge((const char *[]){"{}"}, SIZE_MAX, 0, ENC_PROXY_TEXT, TEXT), NRT_INVALID);
+    EXPECT(enc_proxy_report_merge(NULL, 0, 0, ENC_PROXY_TEXT, NULL, SIZE_MAX, NULL), NRT_INVALID);
     EXPECT(enc_proxy_report_service_start(RECORD(enc_proxy_report_config), NULL), NRT_INVALID);
     EXPECT(bp_create(RECORD(bp_config), NULL), NRT_INVALID);
     EXPECT(bp_send(o->bus, 0, 0, NULL, 1, 0), NRT_INVALID);

@@ -121,7 +121,7 @@ static void both_ranks(enc_proxy_library *library, enc_proxy_comm *comm, uint32_
     INIT(freed);
     freed.others = 77;
     EXPECT(enc_free_global_comm(glb, ENC_PROXY_DRAIN, SECONDS(60), &freed), ENC_PROXY_BUSY);
-    REQUIRE(freed.others == 77 && strstr(enc_proxy_last_error(), "1 contexts use the global communicator") != NULL);
+    REQUIRE(freed.others == 77 && strstr(enc_proxy_last_error(), "1 context uses the global communicator") != NULL);
     EXPECT(encd_context_destroy(context), NRT_SUCCESS);
     EXPECT(enc_free_global_comm(glb, ENC_PROXY_DRAIN, SECONDS(60), &freed), NRT_SUCCESS);
     REQUIRE(freed.others == 1 && freed.dead_n == 0 && freed.dead[0] == 0 && freed.dead[1] == 0);

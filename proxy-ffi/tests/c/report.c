@@ -56,6 +56,49 @@ static void in_a_buffer(void)
     EXPECT(enc_proxy_report(ENC_PROXY_TEXT, 0, NULL, sizeof text, NULL), NRT_INVALID);
 }
 
+static void refused(const char *report, uint32_t world, enc_proxy_form_t form, const char *why)
+{
+    EXPECT(enc_proxy_report_merge(&report, 1, world, form, text, sizeof text, NULL), NRT_INVALID);
+    REQUIRE(strstr(enc_proxy_last_error(), why) != NULL);
+}
+
+/* The reports of two processes as one sentence, as JSON, as metrics; what is no report is named. */
+static void merged(void)
+{
+    static char here[1 << 20], other[1 << 20];
+    const char *reports[2] = {here, other};
+    char short_of[8];
+    size_t length = 0;
+    EXPECT(enc_proxy_report(ENC_PROXY_JSON, 1, here, sizeof here, NULL), NRT_SUCCESS);
+    /* Another process's: of rank 9, and further. */
+    strcpy(other, here);
+    for (char *at = other; (at = strstr(at, "\"rank\": 0")) != NULL;)
+        at[8] = '9';
+    for (char *at = other; (at = strstr(at, "\"exec\": 812")) != NULL;)
+        at[10] = '3';
+    EXPECT(enc_proxy_report_merge(reports, 2, 0, ENC_PROXY_TEXT, text, sizeof text, &length), NRT_SUCCESS);
+    static const char sentence[] = "rank 0 is at exec 812, behind rank 9 at exec 813; rank 0 waits for the device on stream 0 in exec 812; "
+                                   "rank 9 waits for the device on stream 0 in exec 813";
+    REQUIRE(strcmp(text, sentence) == 0 && length == strlen(sentence));
+    EXPECT(enc_proxy_report_merge(reports, 2, 10, ENC_PROXY_TEXT, text, sizeof text, NULL), NRT_SUCCESS);
+    REQUIRE(strncmp(text, "no report of ranks 1-8 has a task; rank 0 is at exec 812", 56) == 0);
+    EXPECT(enc_proxy_report_merge(reports, 2, 0, ENC_PROXY_JSON, text, sizeof text, NULL), NRT_SUCCESS);
+    has("\"schema\": \"proxy-merge/1\"");
+    has(sentence);
+    has("\"newest\": 813");
+    EXPECT(enc_proxy_report_merge(reports, 2, 0, ENC_PROXY_PROMETHEUS, text, sizeof text, NULL), NRT_SUCCESS);
+    has("\nproxy_ticks_total{");
+    EXPECT(enc_proxy_report_merge(reports, 2, 0, ENC_PROXY_TEXT, short_of, sizeof short_of, &length), ENC_PROXY_TOO_SMALL);
+    REQUIRE(length == strlen(sentence));
+    EXPECT(enc_proxy_report_merge(NULL, 0, 2, ENC_PROXY_TEXT, text, sizeof text, NULL), NRT_SUCCESS);
+    REQUIRE(strcmp(text, "no report of ranks 0-1 has a task") == 0);
+    refused("{", 0, ENC_PROXY_TEXT, "reports[0] is no report: ");
+    refused("\xff", 0, ENC_PROXY_TEXT, "reports[0] is no report: invalid utf-8");
+    refused("{\"schema\": \"proxy-report/2\"}", 0, ENC_PROXY_TEXT, "schema is \"proxy-report/2\", accepted: \"proxy-report/1\"");
+    refused(here, (1u << 20) + 1, ENC_PROXY_TEXT, "world is 1048577, accepted: 0 to 1048576");
+    refused(here, 0, 3, "form is 3, accepted: ");
+}
+
 /* A trace is there once it was started, and that only once. */
 static void traced(enc_proxy_group *group)
 {
@@ -178,6 +221,7 @@ int main(int argc, char **argv)
     open_world(&world, argv[1], 0);
     encd_context *context = hang();
     in_a_buffer();
+    merged();
     of_a_group();
     to_a_descriptor(argv[2]);
     on_a_signal(argv[2]);

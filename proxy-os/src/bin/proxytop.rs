@@ -23,10 +23,10 @@ struct Cli {
     /// Processes to look at; all that serve reports if none is given.
     pids: Vec<u32>,
     /// Print once and end; without a terminal that is what happens anyway.
-    #[arg(long)]
+    #[arg(long, group = "how")]
     once: bool,
-    /// Print the reports as JSON, one array.
-    #[arg(long, requires = "once")]
+    /// Print JSON: the reports, one array, or with --merge one object.
+    #[arg(long, requires = "how")]
     json: bool,
     /// Print everything that the reports say.
     #[arg(long, requires = "once", conflicts_with = "json")]
@@ -35,7 +35,7 @@ struct Cli {
     #[arg(long, requires = "once", conflicts_with_all = ["json", "full"])]
     prometheus: bool,
     /// Read reports from files instead: what `NEURON_RT_PROXY_REPORT_DIR` collects.
-    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with = "pids")]
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with = "pids", group = "how")]
     merge: Vec<PathBuf>,
     /// Ranks of the job, so that those without a report are named.
     #[arg(long, value_name = "RANKS")]
@@ -76,7 +76,12 @@ fn run(cli: &Cli) -> io::Result<ExitCode> {
             .iter()
             .map(read)
             .collect::<io::Result<Vec<Report>>>()?;
-        writeln!(out, "{}", merge(&reports, cli.world))?;
+        let merged = merge(&reports, cli.world);
+        if cli.json {
+            writeln!(out, "{}", merged.to_json()?)?;
+        } else {
+            writeln!(out, "{merged}")?;
+        }
         return Ok(ExitCode::SUCCESS);
     }
     if cli.once || !out.is_terminal() {
@@ -100,7 +105,7 @@ fn read(path: &PathBuf) -> io::Result<Report> {
         io::Error::other(format!("report {}: {error}", path.display()))
     };
     let text = fs::read_to_string(path).map_err(|error| bad(&error))?;
-    serde_json::from_str(&text).map_err(|error| bad(&error))
+    Report::from_json(&text).map_err(|error| bad(&error))
 }
 
 /// The reports of the processes asked for, and why there is none of the others.
@@ -209,7 +214,7 @@ fn fitted(lines: Vec<Line>, (columns, rows): (usize, usize)) -> Vec<String> {
 
 /// What is shown: the sentence of all, a row per group, and the sentence of each process that is stuck.
 fn screen(cli: &Cli, reports: &[Report], errors: &[String], before: &Ended) -> Vec<Line> {
-    let all = Line::sentence(merge(reports, cli.world));
+    let all = Line::sentence(merge(reports, cli.world).sentence);
     let mut lines = vec![all, Line::row(String::new())];
     let head = format!(
         "{:>7} {:<15} {:>5} {:<9} {:>5} {:>6} {:>6} {:>9} {:>9}  {:<18} {}",

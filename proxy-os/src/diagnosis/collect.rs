@@ -96,6 +96,21 @@ impl Report {
     pub fn to_json(&self) -> io::Result<String> {
         Ok(serde_json::to_string_pretty(self)?)
     }
+
+    /// A report from its JSON, of this process or of another one.
+    ///
+    /// # Errors
+    /// The text is not JSON, or not a report of schema [`SCHEMA`].
+    pub fn from_json(text: &str) -> io::Result<Self> {
+        let report: Self = serde_json::from_str(text)?;
+        if report.schema != SCHEMA {
+            let (found, accepted) = (report.schema, SCHEMA);
+            return Err(io::Error::other(format!(
+                "schema is {found:?}, accepted: {accepted:?}"
+            )));
+        }
+        Ok(report)
+    }
 }
 
 fn settings(known: &Known) -> Vec<Setting> {

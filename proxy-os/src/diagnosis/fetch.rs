@@ -89,5 +89,5 @@ pub fn fetch(pid: u32) -> Result<Report, FetchError> {
     file.rewind()
         .and_then(|()| file.read_to_string(&mut text))
         .map_err(failed)?;
-    serde_json::from_str(&text).map_err(|error| failed(error.into()))
+    Report::from_json(&text).map_err(failed)
 }

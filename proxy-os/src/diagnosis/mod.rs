@@ -24,7 +24,7 @@ mod verdict;
 
 pub use fetch::{FetchError, fetch, served};
 pub(crate) use known::{lock, remember};
-pub use merge::merge;
+pub use merge::{Behind, MERGED, Merged, Wait, merge};
 pub use prometheus::prometheus;
 pub use record::{Report, SCHEMA};
 pub use serve::{Options, ServeError, Service};

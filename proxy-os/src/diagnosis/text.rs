@@ -6,6 +6,7 @@ use std::fmt;
 use super::ranges::ranges;
 use super::record::{Bus, Group, Peer, Report, Task};
 use super::verdict::seconds;
+use crate::words::{counted, named};
 
 /// Changes of state that the text shows per group; the record has all that the black box keeps.
 const CHANGES: usize = 20;
@@ -68,18 +69,20 @@ fn of_group(f: &mut fmt::Formatter<'_>, group: &Group) -> fmt::Result {
     } = group;
     writeln!(
         f,
-        "group {gid}: {health}, {sharers} sharers, {enqueued} tasks enqueued, {ended} ended"
+        "group {gid}: {health}, {}, {} enqueued, {ended} ended",
+        counted(sharers, "sharer"),
+        counted(enqueued, "task"),
     )?;
     write!(
         f,
-        "  worker {} (tid {}): {}, {} ticks, {} yields, {} sleeps, {} wakes, {} queued, cpus {}",
+        "  worker {} (tid {}): {}, {}, {}, {}, {}, {} queued, cpus {}",
         worker.name,
         worker.tid,
         worker.activity,
-        worker.ticks,
-        worker.yields,
-        worker.sleeps,
-        worker.wakes,
+        counted(worker.ticks, "tick"),
+        counted(worker.yields, "yield"),
+        counted(worker.sleeps, "sleep"),
+        counted(worker.wakes, "wake"),
         worker.queued,
         worker.cpus_granted,
     )?;
@@ -93,8 +96,10 @@ fn of_group(f: &mut fmt::Formatter<'_>, group: &Group) -> fmt::Result {
     for error in &group.errors {
         writeln!(
             f,
-            "  {} tasks ended with {}: {}",
-            error.count, error.status, error.text
+            "  {} ended with {}: {}",
+            counted(error.count, "task"),
+            error.status,
+            error.text
         )?;
     }
     group.tasks.iter().try_for_each(|task| of_task(f, task))?;
@@ -138,8 +143,11 @@ fn of_task(f: &mut fmt::Formatter<'_>, task: &Task) -> fmt::Result {
     if let Some(block) = &task.block {
         write!(
             f,
-            ", block {} ({} of {}), {} progress calls",
-            block.id, block.place, block.of, block.calls
+            ", block {} ({} of {}), {}",
+            block.id,
+            block.place,
+            block.of,
+            counted(block.calls, "progress call")
         )?;
     }
     for word in &task.unfired {
@@ -153,7 +161,10 @@ fn of_task(f: &mut fmt::Formatter<'_>, task: &Task) -> fmt::Result {
         write!(
             f,
             ", at barrier {} #{}: arrived {}, missing {}",
-            barrier.slot, barrier.generation, barrier.arrived, barrier.missing
+            barrier.slot,
+            barrier.generation,
+            some(&barrier.arrived),
+            some(&barrier.missing)
         )?;
         if let Some(machine) = barrier.machine {
             write!(f, ", waiting for machine {machine}")?;
@@ -165,6 +176,11 @@ fn of_task(f: &mut fmt::Formatter<'_>, task: &Task) -> fmt::Result {
     writeln!(f)
 }
 
+/// A set of ranks, or that there is none.
+fn some(ranks: &str) -> &str {
+    if ranks.is_empty() { "none" } else { ranks }
+}
+
 /// The ranks of a bus by state, with process ids where they are few.
 fn peers(f: &mut fmt::Formatter<'_>, bus: &Bus) -> fmt::Result {
     let mut states: BTreeMap<&str, Vec<&Peer>> = BTreeMap::new();
@@ -173,10 +189,10 @@ fn peers(f: &mut fmt::Formatter<'_>, bus: &Bus) -> fmt::Result {
     }
     for (state, peers) in states {
         let ranks = ranges(peers.iter().map(|peer| peer.rank));
-        write!(f, "  {state}: ranks {ranks}")?;
+        write!(f, "  {state}: {}", named("rank", ranks))?;
         if peers.len() <= PIDS {
             let pids: Vec<String> = peers.iter().map(|peer| peer.pid.to_string()).collect();
-            write!(f, " (pid {})", pids.join(", "))?;
+            write!(f, " ({})", named("pid", pids.join(", ")))?;
         }
         writeln!(f)?;
     }
@@ -193,12 +209,12 @@ fn of_bus(f: &mut fmt::Formatter<'_>, bus: &Bus) -> fmt::Result {
         write!(f, " for {}", seconds(age))?;
     }
     if !bus.missing.is_empty() {
-        write!(f, ", waits for ranks {}", bus.missing)?;
+        write!(f, ", waits for {}", named("rank", &bus.missing))?;
     }
     writeln!(f)?;
     peers(f, bus)?;
     for (name, count) in bus.fallbacks.iter().filter(|(_, count)| *count > 0) {
-        writeln!(f, "  counted {name}: {count} times")?;
+        writeln!(f, "  counted {name}: {}", counted(count, "time"))?;
     }
     Ok(())
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::ranges::ranges;
 use super::record::{BarrierWait, Bus, Group, Report, Stall, StallKind, Task};
+use crate::words::{agree, counted, named};
 
 /// Fills in verdict, stall and hint from the facts.
 pub(crate) fn judge(report: &mut Report) {
@@ -63,13 +64,6 @@ fn calm(report: &Report) -> String {
             counted(tasks, "task"),
             counted(groups, "group")
         ),
-    }
-}
-
-fn counted(count: usize, what: &str) -> String {
-    match count {
-        1 => format!("1 {what}"),
-        _ => format!("{count} {what}s"),
     }
 }
 
@@ -193,14 +187,9 @@ fn waits_for_device(task: &Task, who: &str, since: &str) -> Option<String> {
         .iter()
         .map(|word| word.stream.to_string())
         .collect();
-    let plural = if streams.len() == 1 {
-        "stream"
-    } else {
-        "streams"
-    };
     Some(format!(
-        "{who} has waited {since} for the device on {plural} {} (word at {:#x} is still {:#010x})",
-        streams.join(", "),
+        "{who} has waited {since} for the device on {} (word at {:#x} is still {:#010x})",
+        named("stream", streams.join(", ")),
         first.address,
         first.word
     ))
@@ -223,17 +212,23 @@ fn waits_at_barrier(task: &Task, who: &str, since: &str) -> String {
     if !missing.is_empty() {
         let dead = match barrier.dead.as_str() {
             "" => String::new(),
-            dead => format!(", of which {dead} are dead"),
+            dead if dead == missing => format!(", which {} dead", agree(dead, "is", "are")),
+            dead => format!(", of which {dead} {} dead", agree(dead, "is", "are")),
         };
         let arrived = match arrived.as_str() {
             "" => "no rank has arrived".to_owned(),
-            arrived => format!("ranks {arrived} have arrived"),
+            some => format!("{} {} arrived", named("rank", some), have(some)),
         };
-        return format!("{at} for ranks {missing}{dead}; {arrived}");
+        return format!("{at} for {}{dead}; {arrived}", named("rank", missing));
     }
     match barrier.machine {
-        Some(machine) => {
-            format!("{at} for machine {machine}; ranks {arrived} of this one have arrived")
+        Some(machine) => format!(
+            "{at} for machine {machine}; {} of this one {} arrived",
+            named("rank", arrived),
+            have(arrived)
+        ),
+        None if agree(arrived, "one", "many") == "one" => {
+            format!("{at}; rank {arrived}, the leader, has arrived, and has not passed")
         }
         None => format!(
             "{at}; ranks {arrived} have arrived, and the first of them, the leader, has not let them pass"
@@ -241,12 +236,21 @@ fn waits_at_barrier(task: &Task, who: &str, since: &str) -> String {
     }
 }
 
+fn have(ranks: &str) -> &'static str {
+    agree(ranks, "has", "have")
+}
+
 fn waits_for_library(task: &Task, who: &str, since: &str) -> String {
     match &task.block {
         Some(block) => format!(
-            "{who} has been {} {since} in block {} ({} of {}): the library is called ({} progress calls, the last returned {}) and \
+            "{who} has been {} {since} in block {} ({} of {}): the library is called ({}, the last returned {}) and \
              moves nothing",
-            task.state, block.id, block.place, block.of, block.calls, block.last_return
+            task.state,
+            block.id,
+            block.place,
+            block.of,
+            counted(block.calls, "progress call"),
+            block.last_return
         ),
         None => format!("{who} has been {} {since}", task.state),
     }
@@ -262,12 +266,16 @@ fn of_bus(bus: &Bus, threshold: f64) -> Option<(Stall, String)> {
     );
     let dead = match dead.as_str() {
         "" => String::new(),
-        dead => format!("; ranks {dead} are dead"),
+        dead => format!(
+            "; {} {} dead",
+            named("rank", dead),
+            agree(dead, "is", "are")
+        ),
     };
     let whom = match bus.missing.as_str() {
         // The rank that opened the bus is known to nobody who was not let in.
         "" => "the rank that opened the bus, which has not answered".to_owned(),
-        missing => format!("ranks {missing}"),
+        missing => named("rank", missing),
     };
     let sentence = format!(
         "bus {}, rank {} of {}: has waited for {} in {} for {whom}{dead}",

@@ -8,6 +8,7 @@ use proxy_core::TaskView;
 
 use crate::affinity::PlaceError;
 use crate::watch::InCall;
+use crate::words;
 
 /// Why a queue could not be started. Nothing is left of it then.
 #[derive(Debug)]
@@ -82,11 +83,7 @@ impl fmt::Display for ReleaseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Timeout { waited, unfinished } => {
-                write!(
-                    f,
-                    "{} tasks are unfinished after {waited:?}",
-                    unfinished.len()
-                )?;
+                write!(f, "{} unfinished after {waited:?}", tasks(unfinished))?;
                 list(f, unfinished)
             }
             Self::Stuck {
@@ -98,7 +95,7 @@ impl fmt::Display for ReleaseError {
                     f,
                     "the worker has been inside {inside}; it was waited for {waited:?}; "
                 )?;
-                write!(f, "{} tasks are unfinished", unfinished.len())?;
+                write!(f, "{} unfinished", tasks(unfinished))?;
                 list(f, unfinished)
             }
             Self::Forked => f.write_str(proxy_core::FORKED),
@@ -106,6 +103,11 @@ impl fmt::Display for ReleaseError {
             Self::Invalid => f.write_str("the handle has been released already"),
         }
     }
+}
+
+fn tasks(unfinished: &[TaskView]) -> String {
+    let verb = if unfinished.len() == 1 { "is" } else { "are" };
+    format!("{} {verb}", words::counted(unfinished.len(), "task"))
 }
 
 fn list(f: &mut fmt::Formatter<'_>, tasks: &[TaskView]) -> fmt::Result {

@@ -1,16 +1,15 @@
 //! H39, H50: a panic on the worker's thread ends its group's tasks by name, and nothing else.
 //!
-//! Code of the embedder runs on that thread: its host barriers, and the sink of messages when a call of the library fails.
+//! Code of the embedder runs on that thread: its host barriers. (A sink of messages that panics costs its message alone: `log_sink`.)
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use proxy_checks::child;
 use proxy_checks::pace::until;
 use proxy_checks::script::{Script, sets};
 use proxy_core::port::BarrierPoll;
-use proxy_core::{EnqueueError, ExecId, Gid, PollError, Status, TaskKind, Ticket};
+use proxy_core::{EnqueueError, ExecId, Gid, Status, TaskKind, Ticket};
 use proxy_os::report::Cause;
 use proxy_os::{
     BuildError, Context, Group, GroupState, Health, HostBarrier, Patience, ProxyQueue, Release,
@@ -183,59 +182,4 @@ fn h37_h39_a_port_that_panics_twice_costs_memory_but_no_ticket() {
         !lent.freed.load(Ordering::Acquire),
         "a started stream was not stopped, so the library may still read its records"
     );
-}
-
-static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
-
-/// A sink that panics about every error of the seam.
-fn faint(_: proxy_os::log::Level, text: &str) {
-    SAID.lock().unwrap().push(text.to_owned());
-    assert!(!text.contains("ret:7"), "the sink has had enough");
-    assert!(!text.contains("the worker proxy-"), "and cannot bear this");
-}
-
-/// The seam itself panics: a call of the library fails, and the embedder's sink does so when it is told. In a process of its own, whose
-/// sink it is.
-#[test]
-fn h39_a_sink_of_messages_that_panics_inside_the_seam_leaves_no_ticket_pending() {
-    const NAME: &str =
-        "h39_a_sink_of_messages_that_panics_inside_the_seam_leaves_no_ticket_pending";
-    if !child::is(NAME) {
-        let output = child::command(NAME).output().unwrap();
-        assert!(output.status.success(), "{output:?}");
-        return;
-    }
-    proxy_os::log::set_sink(faint);
-    for (gid, rules) in [
-        (393, &["progress * -> ret=7"][..]),
-        (394, &["progress * -> ret=7", "stop * -> ret=7"]),
-        (395, &["start * -> ret=7"]),
-    ] {
-        let script = Script::with(rules);
-        let idle = Script::with(&[IDLE]);
-        let mut group = acquire(gid);
-        let builder = |script: &Script| script.context(0).block(1, sets(1, 2));
-        let queue = Arc::clone(group.queue());
-        let calm = queue.context(builder(&idle)).expect("a context");
-        let waiting = calm.enqueue(ExecId(1)).expect("room").network;
-        until("it is progressed", || idle.count(1) > 0);
-        let context = queue.context(builder(&script)).expect("a context");
-        let failed = context.enqueue(ExecId(1)).expect("room").network;
-        let patience = Patience::until(PATIENCE);
-        for ticket in [failed, waiting] {
-            assert_eq!(queue.consume(ticket, patience), Ok(Status::WORKER_DIED));
-        }
-        assert_eq!(
-            context.enqueue(ExecId(2)),
-            Err(EnqueueError::WorkerDied),
-            "by name"
-        );
-        assert_eq!(group.release(Release::Drain, PATIENCE), Ok(Released::Ended));
-        assert_eq!(queue.poll(failed), Err(PollError::AlreadyConsumed));
-    }
-    let said = SAID.lock().unwrap();
-    let died = said
-        .iter()
-        .filter(|text| text.contains("the worker proxy-"));
-    assert!(died.count() >= 3, "{said:?}");
 }

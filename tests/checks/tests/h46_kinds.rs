@@ -174,7 +174,7 @@ fn h46_a_silent_rank_is_late_and_a_killed_one_dead() {
             (StallKind::RendezvousWaiting, "1")
         );
         let expected =
-            format!("bus {job}, rank 0 of 3: has waited in receive for ranks 1; ranks 2 are dead");
+            format!("bus {job}, rank 0 of 3: has waited in receive for rank 1; rank 2 is dead");
         assert_eq!(around_age(&text), expected);
         assert_eq!(states(&bus), ["joined", "late", "dead"]);
         assert_eq!(bus.peers[2].pid, pid);
@@ -282,7 +282,7 @@ fn h46_h50_a_killed_peer_ends_the_barrier_and_leaves_a_report_that_names_it() {
     assert_eq!(ours.peers[1].pid, pid);
     let text = report.to_string();
     assert!(
-        text.contains(&format!("dead: ranks 1 (pid {pid})")),
+        text.contains(&format!("dead: rank 1 (pid {pid})")),
         "{text}"
     );
     queue.release(Release::Abort, AMPLE).unwrap();

@@ -10,7 +10,7 @@ use proxy_kit::op::Op;
 use proxy_kit::pattern::Pattern;
 use serde::{Deserialize, Serialize};
 
-use crate::layout::Layout;
+use crate::layout::{Layout, plural};
 use crate::size::Sizes;
 
 /// The first argument of a program that is to be a rank. The second one is the number of the rank, the first
@@ -98,12 +98,12 @@ impl Job {
                 kind: FaultKind::Signature,
             });
         format!(
-            "{} of {}, {}, {} streams, {} blocks",
+            "{} of {}, {}, {}, {}",
             self.op,
             self.dtype,
             self.sizes,
-            self.streams,
-            self.blocks + usize::from(differs),
+            plural(self.streams, "stream"),
+            plural(self.blocks + usize::from(differs), "block"),
         )
     }
 
@@ -270,7 +270,7 @@ mod tests {
     fn one_rank_has_another_signature_when_it_is_told_so() {
         let (job, _) =
             crate::cli::parse_from("allr -r 2 -b 4 -e 8 -f 2 -d fp32 --fault 1:signature").unwrap();
-        let text = "allr of fp32, sizes 4 to 8 * 2, 1 streams, 1 blocks";
+        let text = "allr of fp32, sizes 4 to 8 * 2, 1 stream, 1 block";
         assert_eq!(job.signature(0), text);
         assert_ne!(job.signature(1), text);
     }

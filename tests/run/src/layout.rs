@@ -10,6 +10,7 @@
 //! Ranks go to nodes in equal shares, in order. The ranks of a node meet on a bus of their own, and the first of them speaks for it
 //! with those of the other nodes. A worker is one thread, so the ranks that share it are in one process.
 
+use std::fmt::Display;
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
@@ -115,6 +116,13 @@ impl Layout {
 pub(crate) fn list(numbers: impl Iterator<Item = u32>) -> String {
     let texts: Vec<String> = numbers.map(|number| number.to_string()).collect();
     texts.join(", ")
+}
+
+/// `1 block` or `2 blocks`.
+pub(crate) fn plural(count: impl Display, what: &str) -> String {
+    let count = count.to_string();
+    let plural = if count == "1" { "" } else { "s" };
+    format!("{count} {what}{plural}")
 }
 
 /// Ranks in words: `rank 3`, `ranks 4 to 7`.

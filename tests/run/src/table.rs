@@ -1,6 +1,7 @@
 //! The table of `nccom-test`: right-aligned columns whose widths are known before the first row.
 
 use crate::job::{Check, Job};
+use crate::layout::plural;
 use crate::report::Row;
 use crate::stats::Stat;
 
@@ -78,8 +79,6 @@ impl Table {
 
 /// The lines above the table: what is run, and the units.
 pub(crate) fn describe(job: &Job) -> String {
-    let plural =
-        |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     let check = match job.check {
         Some(Check::Random) => format!(", checked on all ranks (random inputs, seed {})", job.seed),
         Some(Check::AllOnes) => ", checked on all ranks (inputs of ones)".to_owned(),
@@ -95,10 +94,10 @@ pub(crate) fn describe(job: &Job) -> String {
         nodes => format!(" on {nodes} nodes"),
     };
     format!(
-        "{}: {} ranks{nodes}, {}, {}{barrier}{check}\n\
+        "{}: {}{nodes}, {}, {}{barrier}{check}\n\
          GB/s = 10^9 bytes per second; the time of an iteration is that of its slowest rank",
         job.op.long_name(),
-        job.layout.ranks,
+        plural(job.layout.ranks, "rank"),
         plural(job.streams, "stream"),
         plural(job.blocks, "block"),
     )

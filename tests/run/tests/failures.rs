@@ -349,7 +349,7 @@ fn ranks_with_different_collectives_are_told_so() {
     let outcome = run("redsct -r 5 -b 4 -e 8 -f 2 -d fp32 --fault 3:signature");
     outcome.assert(
         1,
-        &["failed signature validation: mismatched collectives between the peers; this rank has redsct of fp32, sizes 4 to 8 * 2, 1 streams, 1 blocks"],
+        &["failed signature validation: mismatched collectives between the peers; this rank has redsct of fp32, sizes 4 to 8 * 2, 1 stream, 1 block"],
     );
     assert_eq!(outcome.stderr.matches("error:").count(), 1, "{outcome:?}");
 }

@@ -122,10 +122,16 @@ fn a_barrier_names_the_missing_the_dead_the_arrived_and_the_other_machine() {
         machine: Some(1),
         ..all.clone()
     };
+    let lonely = BarrierWait {
+        arrived: "0".to_owned(),
+        missing: "1".to_owned(),
+        dead: "1".to_owned(),
+        ..all.clone()
+    };
     let expected = [
         (
             Some(barrier),
-            " 2 #9 for ranks 5,7, of which 7 are dead; ranks 0-4,6 have arrived",
+            " 2 #9 for ranks 5,7, of which 7 is dead; ranks 0-4,6 have arrived",
         ),
         (
             Some(elsewhere),
@@ -134,6 +140,33 @@ fn a_barrier_names_the_missing_the_dead_the_arrived_and_the_other_machine() {
         (
             Some(all),
             " 2 #9; ranks 0-3 have arrived, and the first of them, the leader, has not let them pass",
+        ),
+        (
+            Some(lonely.clone()),
+            " 2 #9 for rank 1, which is dead; rank 0 has arrived",
+        ),
+        (
+            Some(BarrierWait {
+                missing: "1-2".to_owned(),
+                dead: "1-2".to_owned(),
+                ..lonely.clone()
+            }),
+            " 2 #9 for ranks 1-2, which are dead; rank 0 has arrived",
+        ),
+        (
+            Some(BarrierWait {
+                missing: String::new(),
+                machine: Some(1),
+                ..lonely.clone()
+            }),
+            " 2 #9 for machine 1; rank 0 of this one has arrived",
+        ),
+        (
+            Some(BarrierWait {
+                missing: String::new(),
+                ..lonely
+            }),
+            " 2 #9; rank 0, the leader, has arrived, and has not passed",
         ),
         (None, ", which does not say for whom"),
     ];
@@ -211,7 +244,7 @@ fn a_bus_names_phase_and_peers() {
     let report = judged(Vec::new(), vec![bus]);
     assert_eq!(
         report.verdict,
-        "bus j, rank 1 of 4: has waited for 5.0 s in join for ranks 2-3; ranks 3 are dead"
+        "bus j, rank 1 of 4: has waited for 5.0 s in join for ranks 2-3; rank 3 is dead"
     );
     assert_eq!(report.stall.unwrap().kind, StallKind::RendezvousWaiting);
 }

@@ -29,6 +29,12 @@ pub(crate) struct Star {
     links: Vec<Option<Link>>,
 }
 
+/// Peers in words: `peer rank 3`, `peer ranks 1, 3`.
+fn peers(ranks: &[String]) -> String {
+    let plural = if ranks.len() == 1 { "" } else { "s" };
+    format!("peer rank{plural} {}", ranks.join(", "))
+}
+
 impl Star {
     /// Rank 0's part: accepts the other ranks until all are there or the deadline passes. `key` names the session;
     /// `expected` is what joining ranks must say, 0 where they cannot know a key yet.
@@ -110,8 +116,8 @@ impl Star {
     fn incomplete(&self, greeter: &Greeter, deadline: &Deadline) -> Error {
         let missing: Vec<_> = self.missing().collect();
         Error::timeout(format!(
-            "rank 0: peer ranks {} of a world of {} did not join within {} s ({} strangers turned away)",
-            missing.join(", "),
+            "rank 0: {} of a world of {} did not join within {} s ({} strangers turned away)",
+            peers(&missing),
             self.world,
             deadline.allowed().as_secs_f32(),
             greeter.strangers()
@@ -265,7 +271,7 @@ impl Star {
                     .map(|(link, _)| link.peer().to_string())
                     .collect();
                 let waited = deadline.allowed().as_secs_f32();
-                let text = format!("peer ranks {}: no part within {waited} s", late.join(", "));
+                let text = format!("{}: no part within {waited} s", peers(&late));
                 return outcome.and(Err(Error::timeout(text)));
             }
             for index in (0..fds.len())
@@ -375,7 +381,7 @@ mod tests {
         assert!(
             results
                 .iter()
-                .all(|r| r.contains("peer ranks 2: no part within 0.2 s")),
+                .all(|r| r.contains("peer rank 2: no part within 0.2 s")),
             "{results:?}"
         );
     }

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::layout::{Layout, list};
+use crate::layout::{Layout, names, plural};
 use crate::sys;
 
 /// What the trace of one rank needs at the least, so that a full disk is told before the run.
@@ -117,15 +117,12 @@ impl TraceFile {
         let dropped = match merge.dropped {
             0 => None,
             count => Some(format!(
-                "{count} events found no room; it has the beginning of the run"
+                "{} found no room; it has the beginning of the run",
+                plural(count, "event")
             )),
         };
-        let without = (!without.is_empty()).then(|| {
-            format!(
-                "nothing of ranks {}, which have left no part",
-                list(without.into_iter())
-            )
-        });
+        let without = (!without.is_empty())
+            .then(|| format!("nothing of {}: no part was left", names(without)));
         let missing: Vec<String> = dropped.into_iter().chain(without).collect();
         Ok((!missing.is_empty()).then(|| missing.join("; ")))
     }
