@@ -87,23 +87,12 @@ static void of_a_failed_task(void)
 /* A task that waits for its device, in a group whose watchdog soon has enough. */
 static void of_a_stalled_task(void)
 {
-    static uint64_t channel[11];
-    static uint32_t start_word = UINT32_MAX;
-    net_ops_info op = {0};
-    net_src_addr src = {0};
-    net_dest_addr dest = {0};
-    op.net_idx_loop_size = 512;
-    op.initial_send_credits = op.ending_recv_credits = 1;
-    op.data_type_sz = 4;
-    op.enc_channel = channel;
-    src.mark = dest.mark = EXEC_COMPLETE;
-    enc_fifo_set set = {&op, 1, &src, 1, &dest, 1};
-    enc_basic_block block = {0, 0, &set};
+    static uint32_t start_word = UINT32_MAX; /* nobody fires it */
     uint32_t *words[1] = {&start_word};
+    struct world stalled = world;
     enc_proxy_settings *settings;
     enc_proxy_group_config config;
     enc_proxy_group *group;
-    encd_context_config given;
     encd_context *context;
     EXPECT(enc_proxy_settings_create(&settings), NRT_SUCCESS);
     EXPECT(enc_proxy_settings_set(settings, "NEURON_RT_PROXY_STALL_MS", "20"), NRT_SUCCESS);
@@ -111,12 +100,8 @@ static void of_a_stalled_task(void)
     config.device = 9;
     config.settings = settings;
     EXPECT(enc_proxy_group_acquire(&config, &group), NRT_SUCCESS);
-    INIT(given);
-    given.comm = world.comm;
-    given.stream_n = given.block_n = 1;
-    given.blocks = &block;
-    given.start_words = words;
-    EXPECT(encd_context_create(group, &given, &context), NRT_SUCCESS);
+    stalled.group = group;
+    context = make_context(&stalled, words);
     EXPECT(enc_enq_proxy_tasks(context, 1), NRT_SUCCESS);
     hear("proxy-watchdog", ENC_PROXY_LOG_WARN, "Timeout exceeded: Waiting on proxy task type");
     EXPECT(enc_proxy_abort_context(context, SECONDS(60), NULL), NRT_SUCCESS);

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use proxy_checks::bus::{self, AMPLE};
 use proxy_checks::child;
-use proxy_checks::pace::at_most;
+use proxy_checks::pace::{at_most, until};
 use proxy_checks::script::{Script, sets};
 use proxy_checks::stub::Scratch;
 use proxy_core::{ExecId, Gid, Status};
@@ -75,14 +75,6 @@ fn note(level: Level, text: &str) {
         level,
         text: text.to_owned(),
     });
-}
-
-fn until(what: &str, mut met: impl FnMut() -> bool) {
-    let since = Instant::now();
-    while !met() {
-        assert!(since.elapsed() < PATIENCE, "{what}: {:#?}", said());
-        std::thread::yield_now();
-    }
 }
 
 /// Waits for a message of a thread.
