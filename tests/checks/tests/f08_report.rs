@@ -222,9 +222,13 @@ fn a_report_survives_its_own_json() {
     let queue = start(608);
     let report = Report::collect("a test");
     let json = report.to_json().unwrap();
-    let back: Report = serde_json::from_str(&json).unwrap();
+    let back = Report::from_json(&json).unwrap();
     assert_eq!(back.to_json().unwrap(), json);
     assert_eq!(back.schema, "proxy-report/1");
+    let other = json.replace("proxy-report/1", "proxy-report/2");
+    let refused = Report::from_json(&other).unwrap_err().to_string();
+    let expected = r#"schema is "proxy-report/2", accepted: "proxy-report/1""#;
+    assert_eq!(refused, expected);
     let older: Report =
         serde_json::from_str(r#"{"verdict": "v", "groups": [{"gid": 3}]}"#).unwrap();
     assert_eq!(

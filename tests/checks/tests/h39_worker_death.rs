@@ -2,8 +2,8 @@
 //!
 //! Code of the embedder runs on that thread: its host barriers. (A sink of messages that panics costs its message alone: `log_sink`.)
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use proxy_checks::pace::until;

@@ -339,7 +339,9 @@ fn sinks_that_change_while_all_write_get_each_message_once_together() {
             });
             let write = || (0..EACH).for_each(|_| log::warn(format_args!("one of many")));
             let writers = [(); WRITERS].map(|()| scope.spawn(write));
-            writers.map(|writer| writer.join().expect("no panic"));
+            for writer in writers {
+                writer.join().expect("no panic");
+            }
             writing.store(false, Ordering::Relaxed); // as above
             changing.join().expect("no panic");
         });

@@ -102,87 +102,72 @@ fn a_call_that_does_not_return_is_named_with_its_age_whatever_else_waits() {
     );
 }
 
-#[test]
-fn a_barrier_names_the_missing_the_dead_the_arrived_and_the_other_machine() {
-    let barrier = BarrierWait {
+/// The end of the verdict of a task at a barrier, behind the barrier's place.
+fn end_at(barrier: Option<BarrierWait>) -> String {
+    let waiting = Task {
+        barrier,
+        kind: "barrier".to_owned(),
+        ..task("IDLE", 3.0)
+    };
+    let (kind, verdict) = verdict(Worker::default(), vec![waiting]);
+    assert_eq!(kind, StallKind::BarrierWaiting);
+    let start = "group 3, rank 5, barrier task exec 812 has waited for 3.0 s at the host barrier";
+    verdict.strip_prefix(start).expect(start).to_owned()
+}
+
+/// A wait at slot 2, the ninth.
+fn at_barrier(arrived: &str, missing: &str, dead: &str, machine: Option<u32>) -> String {
+    let [arrived, missing, dead] = [arrived, missing, dead].map(str::to_owned);
+    let end = end_at(Some(BarrierWait {
         slot: 2,
         generation: 9,
-        arrived: "0-4,6".to_owned(),
-        missing: "5,7".to_owned(),
-        dead: "7".to_owned(),
-        machine: None,
-    };
-    let all = BarrierWait {
-        arrived: "0-3".to_owned(),
-        missing: String::new(),
-        dead: String::new(),
-        ..barrier.clone()
-    };
-    let elsewhere = BarrierWait {
-        machine: Some(1),
-        ..all.clone()
-    };
-    let lonely = BarrierWait {
-        arrived: "0".to_owned(),
-        missing: "1".to_owned(),
-        dead: "1".to_owned(),
-        ..all.clone()
-    };
-    let expected = [
-        (
-            Some(barrier),
-            " 2 #9 for ranks 5,7, of which 7 is dead; ranks 0-4,6 have arrived",
-        ),
-        (
-            Some(elsewhere),
-            " 2 #9 for machine 1; ranks 0-3 of this one have arrived",
-        ),
-        (
-            Some(all),
-            " 2 #9; ranks 0-3 have arrived, and the first of them, the leader, has not let them pass",
-        ),
-        (
-            Some(lonely.clone()),
-            " 2 #9 for rank 1, which is dead; rank 0 has arrived",
-        ),
-        (
-            Some(BarrierWait {
-                missing: "1-2".to_owned(),
-                dead: "1-2".to_owned(),
-                ..lonely.clone()
-            }),
-            " 2 #9 for ranks 1-2, which are dead; rank 0 has arrived",
-        ),
-        (
-            Some(BarrierWait {
-                missing: String::new(),
-                machine: Some(1),
-                ..lonely.clone()
-            }),
-            " 2 #9 for machine 1; rank 0 of this one has arrived",
-        ),
-        (
-            Some(BarrierWait {
-                missing: String::new(),
-                ..lonely
-            }),
-            " 2 #9; rank 0, the leader, has arrived, and has not passed",
-        ),
-        (None, ", which does not say for whom"),
-    ];
-    for (barrier, end) in expected {
-        let waiting = Task {
-            barrier,
-            kind: "barrier".to_owned(),
-            ..task("IDLE", 3.0)
-        };
-        let start =
-            "group 3, rank 5, barrier task exec 812 has waited for 3.0 s at the host barrier";
-        assert_eq!(
-            verdict(Worker::default(), vec![waiting]),
-            (StallKind::BarrierWaiting, format!("{start}{end}"))
-        );
-    }
+        arrived,
+        missing,
+        dead,
+        machine,
+    }));
+    end.strip_prefix(" 2 #9").expect("the place").to_owned()
+}
+
+#[test]
+fn a_barrier_names_the_missing_the_dead_the_arrived_and_the_other_machine() {
+    assert_eq!(
+        at_barrier("0-4,6", "5,7", "7", None),
+        " for ranks 5,7, of which 7 is dead; ranks 0-4,6 have arrived"
+    );
+    assert_eq!(
+        at_barrier("0-3", "", "", Some(1)),
+        " for machine 1; ranks 0-3 of this one have arrived"
+    );
+    assert_eq!(
+        at_barrier("0-3", "", "", None),
+        "; ranks 0-3 have arrived, and the first of them, the leader, has not let them pass"
+    );
+    assert_eq!(end_at(None), ", which does not say for whom");
+}
+
+#[test]
+fn a_barrier_of_few_is_told_of_in_their_number() {
+    assert_eq!(
+        at_barrier("0", "1", "1", None),
+        " for rank 1, which is dead; rank 0 has arrived"
+    );
+    assert_eq!(
+        at_barrier("", "0-2", "1-2", None),
+        " for ranks 0-2, of which 1-2 are dead; no rank has arrived"
+    );
+    assert_eq!(
+        at_barrier("0", "1-2", "1-2", None),
+        " for ranks 1-2, which are dead; rank 0 has arrived"
+    );
+    assert_eq!(
+        at_barrier("0", "", "", Some(1)),
+        " for machine 1; rank 0 of this one has arrived"
+    );
+    assert_eq!(
+        at_barrier("0", "", "", None),
+        "; rank 0, the leader, has arrived, and has not passed"
+    );
 }
 
 #[test]
