@@ -56,8 +56,11 @@ pub enum Bell {
 pub(crate) struct Head(pub(crate) u32);
 
 impl Head {
-    /// Nothing queued, the worker awake, the queue open.
-    pub(crate) const EMPTY: Self = Self(0);
+    /// This top (a link), the worker awake, no order, the queue open.
+    #[inline]
+    pub(crate) const fn open(link: u32) -> Self {
+        Self(link & TOP)
+    }
 
     /// Clears everything but the two refusal bits.
     pub(crate) const TAKE_MASK: u32 = CLOSED | DEAD;
@@ -108,19 +111,14 @@ impl Head {
         }
     }
 
-    /// Edges 1 and 4: `slot` becomes the top, unless the queue is shut.
+    /// Edges 1 and 4: `slot` becomes the top, unless the queue is shut. Whether to ring says [`bell`](Self::bell) of the word before.
     #[inline]
-    pub(crate) const fn push(self, slot: u32) -> Result<(Self, Bell), Shut> {
+    pub(crate) const fn push(self, slot: u32) -> Result<Self, Shut> {
         if let Some(shut) = self.shut_by() {
             return Err(shut);
         }
-        let bell = if self.is_armed() {
-            Bell::Ring
-        } else {
-            Bell::Quiet
-        };
         // A slot is below MAX_SLOTS, so its number plus one stays inside TOP.
-        Ok((Self(self.0 & ORDER | slot.wrapping_add(1) & TOP), bell))
+        Ok(Self(self.0 & ORDER | slot.wrapping_add(1) & TOP))
     }
 
     /// Edge 2: arms the bell; `None` if there is something to see first (work, an order, or a close).
@@ -140,7 +138,8 @@ impl Head {
         }
     }
 
-    /// What edges 5 and 6 must do, given the word that it replaced.
+    /// What edges 1, 4, 5 and 6 must do, given the word that they replaced.
+    #[inline]
     pub(crate) const fn bell(self) -> Bell {
         if self.is_armed() {
             Bell::Ring
@@ -172,7 +171,7 @@ mod tests {
     #[test]
     fn table_of_states_and_events() {
         let refused = |head: Head| head.push(4).err();
-        let pushed = |head: Head| head.push(4).map(|(next, bell)| (next.0, bell)).ok();
+        let pushed = |head: Head| head.push(4).map(|next| (next.0, head.bell())).ok();
         let armed = |head: Head| head.arm().map(|next| next.0);
         type Row = (Option<(u32, Bell)>, Option<Shut>, Option<u32>);
         let table: [Row; 11] = [
@@ -213,7 +212,7 @@ mod tests {
     #[test]
     fn slots_at_both_ends_of_the_range_survive_the_word() {
         for slot in [0, 1, 77, (1 << 27) - 1] {
-            let (head, _) = Head(0).push(slot).unwrap();
+            let head = Head(0).push(slot).unwrap();
             assert_eq!(head.top(), Some(slot));
         }
     }

@@ -8,19 +8,21 @@
 //! there have their first step, which starts them, at once (`early.rs`), and come to their lists when the tick is over.
 
 mod early;
+mod inflow;
 
 use heapless::Vec;
 
-use crate::board::Phase;
 use crate::context::ContextSlot;
 use crate::id::Rank;
+use crate::inbox::Taken;
 use crate::limits::{index, narrow};
-use crate::port::{Drained, Observer, Ports};
+use crate::port::{Observer, Ports};
 use crate::queue::Queue;
 use crate::status::{RunState, Status};
-use crate::task::{Active, Run, Step, Task};
+use crate::task::{Active, Run, Step};
 
 use early::Early;
+use inflow::{Inflow, reverse, take_in};
 
 /// What the worker should do after a tick.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -54,25 +56,16 @@ pub struct Tick {
 }
 
 impl Tick {
-    const fn new(drained: u32, aborted: u32) -> Self {
+    const fn new() -> Self {
         Self {
-            drained,
+            drained: 0,
             stepped: 0,
             moved: 0,
             done: 0,
-            aborted,
+            aborted: 0,
             next: Next::Sleep,
         }
     }
-}
-
-/// What a drain found.
-#[derive(Debug, Clone, Copy, Default)]
-struct Inflow {
-    /// Tasks taken from the inbox.
-    drained: u32,
-    /// A task bears an order.
-    ordered: bool,
 }
 
 /// Tasks of one rank that has any.
@@ -126,31 +119,18 @@ impl<const RANKS: usize, const TASKS: usize> Driver<RANKS, TASKS> {
         queue: &Queue<RANKS, TASKS, CONTEXTS>,
         ports: &mut P,
     ) -> Tick {
-        let Inflow { drained, ordered } = self.drain(queue, ports);
-        let aborted = if ordered { self.obey(queue, ports) } else { 0 };
-        let mut tick = Tick::new(drained, aborted);
-        self.pass = self.pass.wrapping_add(1);
-        let Self {
-            lists,
-            occupied,
-            early,
-            pass,
-        } = self;
-        for entry in &*occupied {
-            let Some(list) = lists.get_mut(index(entry.bucket)) else {
-                continue;
-            };
-            for active in list {
-                step(queue, active, *pass, ports, &mut tick);
-                if tick.stepped.is_multiple_of(LOOK_EVERY) && !queue.inbox().is_empty() {
-                    early.start(queue, *pass, ports, &mut tick);
-                }
-            }
+        let mut tick = Tick::new();
+        if let Some(taken) = queue.inbox().take() {
+            self.begin(queue, taken, ports, &mut tick);
         }
+        self.pass = self.pass.wrapping_add(1);
+        self.step_all(queue, ports, &mut tick);
         if tick.done > 0 {
             self.recycle();
         }
-        self.admit_early(queue, ports);
+        if !self.early.is_empty() {
+            self.admit_early(queue, ports);
+        }
         tick.next = if tick.moved > 0 || tick.drained > 0 || tick.aborted > 0 {
             Next::Again
         } else if tick.stepped > 0 {
@@ -159,6 +139,56 @@ impl<const RANKS: usize, const TASKS: usize> Driver<RANKS, TASKS> {
             Next::Sleep
         };
         tick
+    }
+
+    /// Drains what was taken, and ends what is ordered to end. Out of line, as are the other parts that most ticks do without.
+    #[inline(never)]
+    fn begin<P: Ports, const CONTEXTS: usize>(
+        &mut self,
+        queue: &Queue<RANKS, TASKS, CONTEXTS>,
+        taken: Taken,
+        ports: &mut P,
+        tick: &mut Tick,
+    ) {
+        let Inflow { drained, ordered } = self.drain(queue, taken, ports);
+        tick.drained = drained;
+        if ordered {
+            tick.aborted = self.obey(queue, ports);
+        }
+    }
+
+    /// One step of every active task, and of those that arrive meanwhile.
+    #[inline]
+    fn step_all<P: Ports, const CONTEXTS: usize>(
+        &mut self,
+        queue: &Queue<RANKS, TASKS, CONTEXTS>,
+        ports: &mut P,
+        tick: &mut Tick,
+    ) {
+        let Self {
+            lists,
+            occupied,
+            early,
+            pass,
+        } = self;
+        let pass = *pass;
+        // Counted here and not in the tick, which stays out of registers as rarer parts are lent it.
+        let mut stepped = 0_u32;
+        for entry in &*occupied {
+            let Some(list) = lists.get_mut(index(entry.bucket)) else {
+                continue;
+            };
+            for active in list {
+                stepped = stepped.wrapping_add(1);
+                step(queue, active, pass, ports, tick);
+                if stepped.is_multiple_of(LOOK_EVERY) && !queue.inbox().is_empty() {
+                    tick.stepped = stepped;
+                    early.start(queue, pass, ports, tick);
+                    stepped = tick.stepped;
+                }
+            }
+        }
+        tick.stepped = stepped;
     }
 
     /// Ends the active tasks whose slots bear an order.
@@ -234,7 +264,9 @@ impl<const RANKS: usize, const TASKS: usize> Driver<RANKS, TASKS> {
             slot.is_some_and(|slot| !slot.is_over(active.task.live))
         });
         self.admit_early(queue, observer);
-        self.drain(queue, observer);
+        if let Some(taken) = queue.inbox().take() {
+            self.drain(queue, taken, observer);
+        }
     }
 
     /// Every active task in order.
@@ -265,14 +297,12 @@ impl<const RANKS: usize, const TASKS: usize> Driver<RANKS, TASKS> {
     }
 
     /// Puts what was started early on its lists, and then what was taken with it.
+    #[inline(never)]
     fn admit_early<O: Observer, const CONTEXTS: usize>(
         &mut self,
         queue: &Queue<RANKS, TASKS, CONTEXTS>,
         observer: &mut O,
     ) {
-        if self.early.is_empty() {
-            return;
-        }
         let Early { started, link } = core::mem::replace(&mut self.early, Early::new());
         for active in started {
             self.admit(active);
@@ -280,15 +310,13 @@ impl<const RANKS: usize, const TASKS: usize> Driver<RANKS, TASKS> {
         self.drain_chain(queue, link, observer);
     }
 
-    /// Moves what is queued to the ranks' lists, oldest first.
+    /// Moves what was taken to the ranks' lists, oldest first.
     fn drain<O: Observer, const CONTEXTS: usize>(
         &mut self,
         queue: &Queue<RANKS, TASKS, CONTEXTS>,
+        taken: Taken,
         observer: &mut O,
     ) -> Inflow {
-        let Some(taken) = queue.inbox().take() else {
-            return Inflow::default();
-        };
         let link = taken.top.map_or(0, |top| reverse(queue, top));
         let mut found = self.drain_chain(queue, link, observer);
         found.ordered |= taken.ordered;
@@ -345,8 +373,8 @@ impl<const RANKS: usize, const TASKS: usize> Default for Driver<RANKS, TASKS> {
     }
 }
 
-/// One step of one task, counted.
-#[inline]
+/// One step of one task, which the caller counts.
+#[inline(always)]
 fn step<P: Ports, const R: usize, const T: usize, const C: usize>(
     queue: &Queue<R, T, C>,
     active: &mut Active,
@@ -354,7 +382,6 @@ fn step<P: Ports, const R: usize, const T: usize, const C: usize>(
     ports: &mut P,
     tick: &mut Tick,
 ) {
-    tick.stepped = tick.stepped.wrapping_add(1);
     match active.run(ports) {
         Run::Still => {}
         run => finish(queue, active, run, pass, ports, tick),
@@ -398,54 +425,6 @@ fn end<P: Ports, const R: usize, const T: usize, const C: usize>(
     let from = active.state();
     let step = active.abort(context, status, ports);
     settle(queue, context, active, from, step, ports);
-}
-
-/// Makes an active task of a drained slot.
-fn take_in<O: Observer, const R: usize, const T: usize, const C: usize>(
-    queue: &Queue<R, T, C>,
-    number: u32,
-    observer: &mut O,
-) -> Option<Active> {
-    let slot = queue.slot(number)?;
-    let live = slot.word();
-    debug_assert!(live.phase() == Phase::Live(RunState::Init));
-    let key = slot.key_unchecked();
-    let entry = queue
-        .context_slot(key.context)
-        .and_then(|context| context.entry(key.context));
-    // Cannot fail: a task that is not finished keeps its context.
-    let Some(entry) = entry else {
-        debug_assert!(false, "the context of a queued task is gone");
-        slot.report(live, RunState::Done, Status::STALE_CONTEXT);
-        return None;
-    };
-    observer.drained(Drained {
-        context: key.context,
-        slot: number,
-        appended: slot.appended(),
-    });
-    Some(Active::new(Task {
-        key,
-        spec: entry.spec(),
-        live,
-        slot: number,
-    }))
-}
-
-/// Turns the taken stack round, so that it starts with the oldest; the slots are the worker's.
-fn reverse<const R: usize, const T: usize, const C: usize>(
-    queue: &Queue<R, T, C>,
-    top: u32,
-) -> u32 {
-    let mut link = top.wrapping_add(1);
-    let mut above = 0;
-    while let Some(slot) = link.checked_sub(1).and_then(|number| queue.slot(number)) {
-        let below = slot.next();
-        slot.set_next(above);
-        above = link;
-        link = below;
-    }
-    above
 }
 
 /// Records a state change, then publishes it. After a DONE is published, the slot is not touched again.

@@ -38,14 +38,17 @@ impl Inbox {
         }
     }
 
-    /// Pushes `top`, the last slot of a chain whose first slot is linked to what was on top before.
+    /// Pushes `top`, the last slot of a chain whose first slot is linked to what was on top before. Returns the word before; its
+    /// bell must be obeyed.
     ///
+    /// `guess` is the link that the caller expects to find there; a wrong one costs a second attempt. It is not looked up first, as
+    /// that would move the line twice.
     /// `link` is called with the old top before each attempt and must store it in the chain's first slot.
-    pub(crate) fn push(&self, top: u32, link: impl Fn(u32)) -> Result<Bell, Shut> {
-        // A guess without a look: a worker that keeps up leaves the stack empty, and a look first would move the line twice.
-        let mut seen = Head::EMPTY;
+    #[inline]
+    pub(crate) fn push(&self, top: u32, guess: u32, link: impl Fn(u32)) -> Result<Head, Shut> {
+        let mut seen = Head::open(guess);
         loop {
-            let (next, bell) = seen.push(top)?;
+            let next = seen.push(top)?;
             link(seen.link());
             // Release pairs with the acquire in `take`: the worker sees the slots' fields and links.
             let release = edge(Edge::InboxPush, Ordering::Release);
@@ -55,7 +58,7 @@ impl Inbox {
                 .0
                 .compare_exchange_weak(seen.0, next.0, release, Ordering::Relaxed)
             {
-                Ok(_) => return Ok(bell),
+                Ok(_) => return Ok(seen),
                 Err(now) => seen = Head(now),
             }
         }

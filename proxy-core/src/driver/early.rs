@@ -2,7 +2,8 @@
 
 use heapless::Vec;
 
-use super::{Tick, reverse, step, take_in};
+use super::inflow::{reverse, take_in};
+use super::{Tick, step};
 use crate::port::Ports;
 use crate::queue::Queue;
 use crate::status::{RunState, TaskKind};
@@ -79,6 +80,7 @@ impl Early {
             let Some(active) = self.started.last_mut() else {
                 return;
             };
+            tick.stepped = tick.stepped.wrapping_add(1);
             step(queue, active, pass, ports, tick);
             if active.state() == RunState::Done {
                 self.started.pop();

@@ -1,13 +1,12 @@
 //! Appending: claim slots, count, arm, fill, publish, push; each step is undone if a later one fails.
 //!
 //! Three read-modify-writes for one task: its slot, its context's count, the inbox. Nothing is looked at on the inbox's line
-//! before it is pushed to, so the line moves once; whether the queue is shut is then told by the push.
-
-use core::iter;
+//! before it is pushed to, so the line moves once; whether the queue is shut is then told by the push. What the push expects there is
+//! nothing, as a worker that keeps up leaves it, or in a burst that it does not keep up with, the rank's last one.
 
 use super::{Appended, EnqueueError, Queue};
 use crate::board::{Phase, Slot, TaskKey, Word};
-use crate::context::{ContextSlot, Entry, Spec};
+use crate::context::{ContextSlot, Entry};
 use crate::doorbell::{Bell, Shut};
 use crate::id::{ContextId, ExecId, Ticket};
 use crate::limits::{index, narrow};
@@ -18,50 +17,54 @@ use crate::sync::Ordering;
 /// A claimed slot.
 #[derive(Clone, Copy)]
 struct Claim<'a> {
-    number: u32,
+    /// As wide as the rest, so that it is copied without holes, which the processor would have to wait at.
+    number: usize,
     slot: &'a Slot,
     word: Word,
 }
 
 impl Claim<'_> {
     #[inline]
-    const fn ticket(&self) -> Ticket {
+    const fn ticket(self) -> Ticket {
         Ticket {
-            slot: self.number,
+            slot: narrow(self.number),
             generation: self.word.generation(),
         }
     }
 
+    /// The slot as a link.
+    #[inline]
+    const fn link(self) -> u32 {
+        narrow(self.number).wrapping_add(1)
+    }
+
     /// Makes the task visible to look-ups, in INIT.
     #[inline]
-    fn publish(&self, key: &TaskKey, appended: u64) {
+    fn publish(self, key: &TaskKey, appended: u64) {
         self.slot.fill(key);
         self.slot.set_appended(appended);
         self.slot.publish(self.word);
     }
 }
 
-/// The slots of one append, in order.
+/// The slots of one append: two, or one twice. Passed by value, so that they stay in registers.
+#[derive(Clone, Copy)]
 struct Claims<'a> {
     first: Claim<'a>,
-    second: Option<Claim<'a>>,
+    last: Claim<'a>,
+    count: usize,
 }
 
 impl<'a> Claims<'a> {
-    #[inline]
-    fn iter(&self) -> impl Iterator<Item = &Claim<'a>> {
-        iter::once(&self.first).chain(&self.second)
+    fn iter(self) -> impl Iterator<Item = Claim<'a>> {
+        [self.first, self.last].into_iter().take(self.count)
     }
 
-    #[inline]
-    fn count(&self) -> usize {
-        if self.second.is_some() { 2 } else { 1 }
-    }
-
-    #[inline]
-    fn give_back(&self) {
-        for claim in self.iter() {
-            claim.slot.unclaim(claim.word);
+    #[inline(always)]
+    fn give_back(self) {
+        self.first.slot.unclaim(self.first.word);
+        if self.count > 1 {
+            self.last.slot.unclaim(self.last.word);
         }
     }
 }
@@ -87,15 +90,13 @@ impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS,
             let (rank, capacity) = (of.entry.rank, narrow(TASKS));
             return Err(self.refused(EnqueueError::Full { rank, capacity }));
         };
-        let count = claims.count();
+        let count = claims.count;
         let Some(sequence) = of.slot.count_enqueue(of.id, count) else {
             claims.give_back();
             return Err(self.refused(EnqueueError::UnknownContext));
         };
-        let arms = of.entry.arms().then(|| of.entry.spec());
-        if let Some(spec) = &arms
-            && let Err(error) = self.arm_all(&claims, of, spec, words)
-        {
+        let arms = of.entry.arms();
+        if arms && let Err(error) = self.arm_all(claims, of, words) {
             claims.give_back();
             of.slot.count_finish(count);
             return Err(error);
@@ -107,15 +108,15 @@ impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS,
         };
         let appended = words.append_time();
         claims.first.publish(&key, appended);
-        if let Some(second) = &claims.second {
+        if count > 1 {
             let sequence = sequence.wrapping_add(1);
-            second.publish(&TaskKey { sequence, ..key }, appended);
+            (claims.last).publish(&TaskKey { sequence, ..key }, appended);
         }
-        let bell = match self.push(&claims) {
+        let bell = match self.push(of.entry.bucket, claims) {
             Ok(bell) => bell,
             Err(shut) => {
-                if let Some(spec) = &arms {
-                    disarm(claims.iter(), of, spec);
+                if arms {
+                    disarm(claims.iter(), of);
                 }
                 claims.give_back();
                 of.slot.count_finish(count);
@@ -124,7 +125,7 @@ impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS,
         };
         let ticket = claims.first.ticket();
         let (network, barrier) = match first {
-            TaskKind::Network => (Some(ticket), claims.second.as_ref().map(Claim::ticket)),
+            TaskKind::Network => (Some(ticket), (count > 1).then(|| claims.last.ticket())),
             TaskKind::Barrier => (None, Some(ticket)),
         };
         Ok(Appended {
@@ -136,6 +137,7 @@ impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS,
     }
 
     /// A free slot for each kind, or none at all.
+    #[inline(always)]
     fn claim_all(
         &self,
         bucket: u32,
@@ -143,17 +145,22 @@ impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS,
         second: Option<TaskKind>,
     ) -> Option<Claims<'_>> {
         let first = self.claim(bucket, first)?;
-        let second = match second {
-            None => None,
-            Some(kind) => match self.claim(bucket, kind) {
-                None => {
-                    first.slot.unclaim(first.word);
-                    return None;
-                }
-                claimed => claimed,
-            },
+        let Some(kind) = second else {
+            return Some(Claims {
+                first,
+                last: first,
+                count: 1,
+            });
         };
-        Some(Claims { first, second })
+        let Some(last) = self.claim(bucket, kind) else {
+            first.slot.unclaim(first.word);
+            return None;
+        };
+        Some(Claims {
+            first,
+            last,
+            count: 2,
+        })
     }
 
     /// A free slot of the rank, from the hint on. Answers `None` at once when all are in use.
@@ -220,24 +227,28 @@ impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS,
         let number = bucket
             .wrapping_mul(narrow(TASKS))
             .wrapping_add(narrow(place));
-        Some(Claim { number, slot, word })
+        Some(Claim {
+            number: index(number),
+            slot,
+            word,
+        })
     }
 
     /// Arms the words of every claimed task, or of none; of a queue that is shut already, of none.
     #[inline(never)]
     fn arm_all<W: DeviceWords + ?Sized>(
         &self,
-        claims: &Claims<'_>,
+        claims: Claims<'_>,
         of: Of<'_>,
-        spec: &Spec,
         words: &W,
     ) -> Result<(), EnqueueError> {
         if let Some(shut) = self.inbox.shut_by() {
             return Err(shut.into());
         }
+        let spec = of.entry.spec();
         for (armed, claim) in claims.iter().enumerate() {
-            if let Err(error) = of.slot.gate(of.id, claim.word.kind(), spec).arm(words) {
-                disarm(claims.iter().take(armed), of, spec);
+            if let Err(error) = of.slot.gate(of.id, claim.word.kind(), &spec).arm(words) {
+                disarm(claims.iter().take(armed), of);
                 return Err(EnqueueError::FiredBeforeArm(error));
             }
         }
@@ -250,29 +261,38 @@ impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS,
         self.inbox.shut_by().map_or(error, EnqueueError::from)
     }
 
-    /// Pushes one or two slots as one chain, the first of them at the bottom.
-    fn push(&self, claims: &Claims<'_>) -> Result<Bell, Shut> {
-        let bottom = &claims.first;
-        let top = match &claims.second {
-            Some(top) => {
-                top.slot.set_next(bottom.number.wrapping_add(1));
-                top.number
-            }
-            None => bottom.number,
-        };
-        self.inbox.push(top, |link| bottom.slot.set_next(link))
+    /// Pushes one or two slots of a rank as one chain, the first of them at the bottom.
+    #[inline]
+    fn push(&self, bucket: u32, claims: Claims<'_>) -> Result<Bell, Shut> {
+        let Claims { first, last, count } = claims;
+        if count > 1 {
+            last.slot.set_next(first.link());
+        }
+        let top = narrow(last.number);
+        let place = self.ranks.get(index(bucket));
+        // Relaxed: a guess.
+        let guess = place.map_or(0, |place| place.pushed.load(Ordering::Relaxed));
+        let below = (self.inbox).push(top, guess, |link| first.slot.set_next(link))?;
+        let pushed = if below.link() == 0 { 0 } else { last.link() };
+        if let Some(place) = place.filter(|_| pushed != guess) {
+            // Relaxed: a guess.
+            place.pushed.store(pushed, Ordering::Relaxed);
+        }
+        Ok(below.bell())
     }
 }
 
-fn disarm<'a, 'b: 'a>(claims: impl Iterator<Item = &'a Claim<'b>>, of: Of<'_>, spec: &Spec) {
+fn disarm<'a>(claims: impl Iterator<Item = Claim<'a>>, of: Of<'_>) {
+    let spec = of.entry.spec();
     for claim in claims {
-        of.slot.gate(of.id, claim.word.kind(), spec).disarm();
+        of.slot.gate(of.id, claim.word.kind(), &spec).disarm();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::context::Spec;
     use crate::id::Rank;
     use crate::queue::{Poll, PollError};
     use crate::status::Status;

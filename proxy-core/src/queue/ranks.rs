@@ -22,7 +22,7 @@ use crate::sync::{AtomicU32, Edge, Ordering, edge, shared_fn};
 /// Count of a place that is being given to a rank.
 const NAMING: u32 = u32::MAX;
 
-/// One rank's place: who it is, how many contexts it has, and where to look for a free slot first.
+/// One rank's place: who it is, how many contexts it has, where to look for a free slot first, and what its next push may find.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct RankPlace {
@@ -30,12 +30,20 @@ pub(super) struct RankPlace {
     rank: AtomicU32,
     users: AtomicU32,
     pub(super) hint: AtomicU32,
+    /// The link to what the last push left on the stack if it found something there, for then the worker may not have come to this
+    /// one either; else 0. A guess.
+    pub(super) pushed: AtomicU32,
 }
 
 impl RankPlace {
     shared_fn! {
         pub(super) fn new() -> Self {
-            Self { rank: AtomicU32::new(0), users: AtomicU32::new(0), hint: AtomicU32::new(0) }
+            Self {
+                rank: AtomicU32::new(0),
+                users: AtomicU32::new(0),
+                hint: AtomicU32::new(0),
+                pushed: AtomicU32::new(0),
+            }
         }
     }
 

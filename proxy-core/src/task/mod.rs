@@ -105,7 +105,7 @@ impl Active {
     }
 
     /// The first part of a step: whether the task has been progressed and is IDLE as before, which is most of what ticks find.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn run<P: Ports>(&mut self, ports: &mut P) -> Run {
         match &mut self.machine {
             Machine::Network(machine) => machine.run(&self.task, ports),

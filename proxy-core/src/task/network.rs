@@ -84,6 +84,29 @@ pub(crate) enum Run {
     NotUnderWay,
 }
 
+/// What a progress call has said.
+#[derive(Debug, Clone, Copy)]
+struct Answer {
+    status: Status,
+    flags: Flags,
+}
+
+impl Answer {
+    /// Nothing moved, nothing drained, nothing failed.
+    #[inline(always)]
+    const fn is_still(&self) -> bool {
+        self.status.is_success() & self.flags.idle & !self.flags.done
+    }
+}
+
+/// One progress call.
+#[inline(always)]
+fn call<P: Ports>(task: &Task, stream: Stream, block: BlockIndex, ports: &mut P) -> Answer {
+    let mut flags = Flags::SEED;
+    let status = ports.progress(task.key.context, stream, block, &mut flags);
+    Answer { status, flags }
+}
+
 /// State of one network task, the worker's own.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NetworkTask {
@@ -116,31 +139,51 @@ impl NetworkTask {
         self.state
     }
 
-    /// The first part of a step: the progress calls of a task that is under way. In most ticks of its life it is the only one, so
-    /// it touches no more than it must.
-    #[inline]
+    /// The first part of a step: the progress calls of a task that is under way. In most ticks of its life it is IDLE and stays so: that
+    /// alone is done in line, and touches no more than it must.
+    #[inline(always)]
     pub(crate) fn run<P: Ports>(&mut self, task: &Task, ports: &mut P) -> Run {
-        if !matches!(self.state, RunState::Progressing | RunState::Idle) {
-            return Run::NotUnderWay;
-        }
-        let mut idle = true;
         let mut streams = self.left;
+        match self.state {
+            RunState::Idle => {}
+            RunState::Progressing => return self.run_on(task, None, streams, ports),
+            _ => return Run::NotUnderWay,
+        }
+        // In IDLE there are streams left, and the block was not selected in the last tick.
         while let Some(stream) = streams.take_first() {
-            let mut flags = Flags::SEED;
-            let status = ports.progress(task.key.context, stream, self.block, &mut flags);
-            if !status.is_success() {
-                return Run::Failed(status);
+            let answer = call(task, stream, self.block, ports);
+            if !answer.is_still() {
+                return self.run_on(task, Some((stream, answer)), streams, ports);
             }
-            if flags.done {
+        }
+        Run::Still
+    }
+
+    /// The same from an answer on that changes something, or from the first call on. What was called before was idle.
+    #[inline(never)]
+    fn run_on<P: Ports>(
+        &mut self,
+        task: &Task,
+        mut answered: Option<(Stream, Answer)>,
+        mut streams: Streams,
+        ports: &mut P,
+    ) -> Run {
+        let mut idle = true;
+        loop {
+            let (stream, answer) = match answered.take() {
+                Some(answered) => answered,
+                None => match streams.take_first() {
+                    Some(stream) => (stream, call(task, stream, self.block, ports)),
+                    None => return Run::Called { idle },
+                },
+            };
+            if !answer.status.is_success() {
+                return Run::Failed(answer.status);
+            }
+            if answer.flags.done {
                 self.left = self.left.without(stream);
             }
-            idle &= flags.idle & !flags.done;
-        }
-        let still = idle & !self.switched & !self.left.is_empty();
-        if still && self.state == RunState::Idle {
-            Run::Still
-        } else {
-            Run::Called { idle }
+            idle &= answer.is_still();
         }
     }
 

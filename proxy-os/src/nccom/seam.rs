@@ -76,11 +76,13 @@ impl WorkerPorts {
         find(&self.contexts, id)
     }
 
-    /// Notes in the trace that a stream goes to another block.
-    fn trace_selection(&mut self, context: ContextId, stream: Stream, block: BlockIndex) {
+    /// Notes in the trace whose progress call follows, and that its stream goes to another block. Out of line: nobody traces, as a rule.
+    #[cold]
+    fn trace_progress(&mut self, context: ContextId, stream: Stream, block: BlockIndex) {
         let Some(data) = find(&self.contexts, context) else {
             return;
         };
+        self.shared.trace.inside(data.rank, TaskKind::Network);
         let lane = data.lane(context, stream);
         if self.selected.insert(lane, block) != Some(block)
             && let Some((id, _)) = data.blocks.get(usize::from(block.0))
@@ -150,7 +152,7 @@ impl Seam for WorkerPorts {
         flags: &mut Flags,
     ) -> Status {
         if self.shared.trace.get().is_some() {
-            self.trace_selection(context, stream, block);
+            self.trace_progress(context, stream, block);
         }
         let Some(data) = self.data(context) else {
             return Status::STALE_CONTEXT;
@@ -158,7 +160,6 @@ impl Seam for WorkerPorts {
         let Some((id, _)) = data.blocks.get(usize::from(block.0)) else {
             return Status::INVALID;
         };
-        self.shared.trace.inside(data.rank, TaskKind::Network);
         self.shared.watch.enter(SeamCall::Progress);
         let status = data.comm.progress(stream.0.into(), *id, flags);
         self.shared.watch.leave();

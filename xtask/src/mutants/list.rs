@@ -31,15 +31,15 @@ const fn mutant(
 pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "lost wake-up: push",
-        "doorbell.rs",
-        "let bell = if self.is_armed() {",
-        "let bell = if self.link() != 0 && self.is_armed() {",
+        "queue/append.rs",
+        "Ok(below.bell())",
+        "Ok(if below.link() == 0 { Bell::Quiet } else { below.bell() })",
     ),
     mutant(
         "lost wake-up: close",
-        "doorbell.rs",
-        "const fn bell(self) -> Bell {\n        if self.is_armed() {",
-        "const fn bell(self) -> Bell {\n        if self.link() != 0 && self.is_armed() {",
+        "inbox.rs",
+        "Head(self.head.0.fetch_or(Head::shut(by), Ordering::Relaxed)).bell()",
+        "let old = Head(self.head.0.fetch_or(Head::shut(by), Ordering::Relaxed));\n        if old.link() == 0 { Bell::Quiet } else { old.bell() }",
     ),
     mutant(
         "stale status",
@@ -140,8 +140,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "wrong block selected",
         "task/network.rs",
-        "ports.progress(task.key.context, stream, self.block, &mut flags)",
-        "ports.progress(task.key.context, stream, BlockIndex(0), &mut flags)",
+        "ports.progress(task.key.context, stream, block, &mut flags)",
+        "ports.progress(task.key.context, stream, BlockIndex(block.0.min(0)), &mut flags)",
     ),
     mutant(
         "error of progress swallowed",
