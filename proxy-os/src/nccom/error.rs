@@ -11,12 +11,12 @@ use proxy_core::Status;
 use super::abi;
 use super::loader::{Library, Version};
 
-/// One string given to the dynamic loader, and its answer.
+/// One string that was tried, and why it led to no library.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attempt {
     /// The string.
     pub name: String,
-    /// The loader's own text.
+    /// The loader's own text, or what is wrong with the file, found and accepted, where the loader was not let near it.
     pub text: String,
 }
 

@@ -16,7 +16,7 @@ use libloading::os::unix::{self, RTLD_LOCAL, RTLD_NOW};
 
 use super::abi::{self, Table, VersionInfo};
 use super::error::{Attempt, LoadError, loader_text};
-use super::shared;
+use super::{image, shared};
 use crate::{log, sys};
 
 /// A loaded library with all of its exports. Dropping it neither closes the library nor calls anything in it.
@@ -64,7 +64,8 @@ impl Version {
 impl Library {
     /// Loads a library, or gives the one that is there when the same file is loaded already.
     ///
-    /// A name with a slash is a path and means exactly that file; a bare name is searched by the dynamic loader as usual.
+    /// A name with a slash is a path and means exactly that file, which is looked at first: what is no library, or a library that was
+    /// cut short, is an error instead of a wait or a `SIGBUS`. A bare name is searched by the dynamic loader as usual.
     /// When that is not there (or is a link to nothing) and ends in `.so`, the same with `.1` behind is tried, because the
     /// plain name belongs to development packages, and an information line tells.
     ///
@@ -206,10 +207,18 @@ fn open_one(name: &OsStr) -> Result<unix::Library, String> {
     if name.is_empty() {
         return Err("the name is empty".to_owned());
     }
+    if is_path(name) {
+        image::check(Path::new(name))?;
+    }
     // SAFETY: the constructors are those of the library that the caller wants; it is not closed before it has been
     // shut down.
     let opened = unsafe { unix::Library::open(Some(name), RTLD_NOW | RTLD_LOCAL) };
     opened.map_err(|error| loader_text(&error))
+}
+
+/// Whether a name means exactly one file, as opposed to one that the loader searches.
+fn is_path(name: &OsStr) -> bool {
+    name.as_bytes().contains(&b'/')
 }
 
 /// Whether the file is not there, as opposed to being there and broken.
@@ -217,7 +226,7 @@ fn open_one(name: &OsStr) -> Result<unix::Library, String> {
 /// Of a bare name only the dynamic loader knows where it looked: its text starts with the name itself when it found no
 /// file, and with a path or with the name of a dependency otherwise, in every language.
 fn is_absent(name: &OsStr, text: &str) -> bool {
-    if name.as_bytes().contains(&b'/') {
+    if is_path(name) {
         // Follows links: one that leads to nothing counts as absent.
         return !Path::new(name).exists();
     }

@@ -3,6 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | [`abi`] | the 37 names, their signatures, the records of their arguments |
+//! | `image` | what has to be true of a file before it is opened |
 //! | [`loader`] | opening, version gate, symbols: all or nothing |
 //! | [`shared`](shared()) | one [`Library`] per file and process, kept reasons of failure, unloading |
 //! | [`calls`] | typed calls |
@@ -17,6 +18,7 @@ pub mod abi;
 mod bootstrap;
 pub mod calls;
 pub mod error;
+mod image;
 pub mod loader;
 mod proxy_comm;
 pub(crate) mod seam;
