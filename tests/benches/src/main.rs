@@ -17,6 +17,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use plan::ROWS;
+use proxy_kit::command::end_when_output_fails;
 use run::Programs;
 
 #[global_allocator]
@@ -59,11 +60,15 @@ enum Role {
 }
 
 fn main() -> ExitCode {
+    end_when_output_fails("bench");
     let cli = Cli::parse();
     match &cli.role {
         Some(Role::Group { name }) => match measure::GROUPS.iter().find(|group| group.0 == name) {
             Some((_, group)) => group(),
-            None => return refuse(&format!("no group {name}")),
+            None => {
+                let all: Vec<&str> = measure::GROUPS.iter().map(|group| group.0).collect();
+                return refuse(&format!("no group {name:?}; accepted: {}", all.join(", ")));
+            }
         },
         Some(Role::Rank {
             what,
@@ -78,20 +83,62 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
+/// Refuses a command line, with the parser's own exit code for that.
 fn refuse(what: &str) -> ExitCode {
+    eprintln!("bench: {what}");
+    ExitCode::from(2)
+}
+
+/// What could not be written at the end.
+fn unwritten(what: &str) -> ExitCode {
     eprintln!("bench: {what}");
     ExitCode::FAILURE
 }
 
-fn bench(cli: &Cli) -> ExitCode {
-    let wanted = |row: &&plan::Row| {
-        let part = |part: &String| row.key.contains(part.as_str()) || row.group == part;
-        cli.rows.is_empty() || cli.rows.iter().any(part)
-    };
-    let rows: Vec<plan::Row> = ROWS.iter().filter(wanted).copied().collect();
-    if rows.is_empty() {
-        return refuse(&format!("no row with {:?}", cli.rows));
+/// The rows that are asked for; each word has to be of some row.
+fn chosen(words: &[String]) -> Result<Vec<plan::Row>, String> {
+    let is = |row: &plan::Row, word: &String| row.key.contains(word.as_str()) || row.group == word;
+    let strange = |word: &&String| !ROWS.iter().any(|row| is(row, word));
+    if let Some(word) = words.iter().find(strange) {
+        let mut groups: Vec<&str> = ROWS.iter().map(|row| row.group).collect();
+        groups.dedup();
+        return Err(format!(
+            "no row is called {word:?}; accepted: a part of a row's key, as in the table, or a group: {}",
+            groups.join(", ")
+        ));
     }
+    let wanted = |row: &&plan::Row| words.is_empty() || words.iter().any(|word| is(row, word));
+    Ok(ROWS.iter().filter(wanted).copied().collect())
+}
+
+/// Whether the files can be written that are so only at the end, which may be an hour from now. What they hold stays.
+fn check_outputs(cli: &Cli) -> Result<(), String> {
+    if let Some(path) = &cli.json {
+        let mut options = std::fs::OpenOptions::new();
+        let opened = options.write(true).create(true).truncate(false).open(path);
+        opened.map_err(|error| {
+            format!(
+                "--json {}: {error}; accepted: a file that can be written",
+                path.display()
+            )
+        })?;
+    }
+    if let Some(path) = &cli.plots {
+        std::fs::create_dir_all(path).map_err(|error| {
+            format!(
+                "--plots {}: {error}; accepted: a folder that can be written",
+                path.display()
+            )
+        })?;
+    }
+    Ok(())
+}
+
+fn bench(cli: &Cli) -> ExitCode {
+    let rows = match check_outputs(cli).and_then(|()| chosen(&cli.rows)) {
+        Ok(rows) => rows,
+        Err(what) => return refuse(&what),
+    };
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
         println!("SKIPPED: a second CPU not available");
         return ExitCode::SUCCESS;
@@ -132,13 +179,57 @@ fn finish(cli: &Cli, judged: &[judge::Judged], conditions: &[String], calm: bool
     if let Some(path) = &cli.json
         && let Err(error) = std::fs::write(path, format!("{json:#}\n"))
     {
-        return refuse(&format!("{}: {error}", path.display()));
+        return unwritten(&format!("--json {}: {error}", path.display()));
     }
     if let Some(folder) = &cli.plots
         && let Err(error) = plot::all(folder, judged)
     {
-        return refuse(&format!("{}: {error}", folder.display()));
+        return unwritten(&format!("--plots {}: {error}", folder.display()));
     }
     let whole = calm && judged.iter().all(|row| row.met() != Some(false));
     ExitCode::from(u8::from(!whole))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_that_is_not_there_is_named_with_what_is() {
+        let words = |words: &[&str]| {
+            words
+                .iter()
+                .map(|word| (*word).to_owned())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(chosen(&[]).map(|rows| rows.len()), Ok(ROWS.len()));
+        assert!(chosen(&words(&["append.idle.1", "tick"])).is_ok_and(|rows| rows.len() > 2));
+        let refused = chosen(&words(&["tick", "ROW-that-does-not-exist"])).unwrap_err();
+        let start = "no row is called \"ROW-that-does-not-exist\"; accepted: a part of a row's key";
+        assert!(
+            refused.starts_with(start) && refused.contains("append, "),
+            "{refused}"
+        );
+    }
+
+    #[test]
+    fn files_that_cannot_be_written_are_refused_before_anything_is_measured() {
+        for (args, told) in [
+            (
+                ["--json", "/nonexistent/x"],
+                "--json /nonexistent/x: No such file",
+            ),
+            (
+                ["--plots", "/dev/null/x"],
+                "--plots /dev/null/x: Not a directory",
+            ),
+        ] {
+            let cli = Cli::try_parse_from(["bench"].into_iter().chain(args)).unwrap();
+            let refused = check_outputs(&cli).unwrap_err();
+            assert!(
+                refused.starts_with(told) && refused.contains("; accepted: "),
+                "{refused}"
+            );
+        }
+    }
 }

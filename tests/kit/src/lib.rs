@@ -52,6 +52,7 @@
 //! ```
 
 pub mod abi;
+pub mod command;
 pub mod device;
 pub mod dtype;
 pub mod golden;

@@ -1,0 +1,60 @@
+//! What the command lines of the programs here have in common: how a number is refused, and what becomes of output that nobody takes.
+
+use std::fmt::Display;
+use std::io::Write;
+use std::ops::RangeInclusive;
+use std::panic;
+use std::str::FromStr;
+
+/// The exit code of a program whose reader went away, as a shell shows it: 128 + `SIGPIPE`.
+const READER_GONE: i32 = 141;
+
+/// A whole number within a range, in digits alone; the error says what is accepted, the parser of the command line adds option and value.
+///
+/// # Errors
+/// The text is something else.
+pub fn within<T: FromStr + PartialOrd + Display>(
+    text: &str,
+    range: RangeInclusive<T>,
+) -> Result<T, String> {
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    let number = digits.then(|| text.parse().ok()).flatten();
+    number
+        .filter(|number| range.contains(number))
+        .ok_or_else(|| format!("accepted: {} to {}", range.start(), range.end()))
+}
+
+/// From now on the macros that print end the program with one line on standard error when standard output cannot be written, as on a
+/// full disk, instead of a panic; and without a word where its reader went away, as `head` does. For programs that have
+/// nothing to clean up. Call it first in `main`.
+pub fn end_when_output_fails(program: &'static str) {
+    let usual = panic::take_hook();
+    panic::set_hook(Box::new(move |panicked| {
+        // The words of the standard library's macros.
+        let text = panicked.payload_as_str().unwrap_or_default();
+        let Some(why) = text.strip_prefix("failed printing to stdout: ") else {
+            return usual(panicked);
+        };
+        if why.starts_with("Broken pipe") {
+            std::process::exit(READER_GONE);
+        }
+        let line = format!("{program}: cannot write standard output: {why}\n");
+        let _ = std::io::stderr().write_all(line.as_bytes());
+        std::process::exit(1);
+    }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_within_the_range_are_a_number() {
+        assert_eq!(within("7", 7..=9), Ok(7));
+        assert_eq!(within(&u64::MAX.to_string(), 0..=u64::MAX), Ok(u64::MAX));
+        for text in ["", "6", "10", "-7", "+7", "7 ", "x", "18446744073709551616"] {
+            let refused = Err("accepted: 7 to 9".to_owned());
+            assert_eq!(within(text, 7..=9_u64), refused, "{text}");
+        }
+    }
+}
