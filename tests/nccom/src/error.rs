@@ -2,6 +2,7 @@
 
 use std::ffi::c_int;
 use std::fmt;
+use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::abi::{
@@ -97,7 +98,8 @@ pub(crate) fn guard(name: &str, body: impl FnOnce() -> Result<()>) -> c_int {
 
 /// One line on stderr.
 pub(crate) fn log(text: fmt::Arguments<'_>) {
-    eprintln!("nccom: {text}");
+    // One write, so that the line is whole whoever else writes there; nobody is left to be told where that fails.
+    let _ = std::io::stderr().write_all(format!("nccom: {text}\n").as_bytes());
 }
 
 #[cfg(test)]

@@ -1,11 +1,14 @@
 //! The command line, with the names and meanings of `nccom-test`. What it says is checked before anything is started.
 
+use std::ffi::OsString;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
+use proxy_kit::command::within;
 use proxy_kit::dtype::Dtype;
 use proxy_kit::op::Op;
 use proxy_os::config::RootCommId;
@@ -23,8 +26,8 @@ const MOST_ITERATIONS: u32 = 1_000_000;
 /// Deadline of one execution if nobody says otherwise, in seconds: long enough for 64 ranks on two cores, short enough
 /// to sit and wait for.
 const TIMEOUT: u64 = 30;
-/// Longest deadline in seconds: a day.
-const MOST_TIMEOUT: u32 = 86_400;
+/// Deadlines of one execution in seconds, by option or by `NEURON_RT_EXEC_TIMEOUT`: the longest is the one that the variable takes.
+pub(crate) const SECONDS: RangeInclusive<u32> = 1..=i32::MAX.unsigned_abs();
 
 #[derive(Debug, Parser)]
 #[command(
@@ -87,7 +90,7 @@ struct Cli {
     #[arg(short = 'c', long, value_name = "INPUT", value_enum)]
     check: Option<Check>,
     /// Seed of random inputs [default: the time]
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", value_parser = seed)]
     seed: Option<u64>,
     /// Statistics of the iteration times, separated by commas: avg, pNN; bandwidths are made from the first
     #[arg(
@@ -167,6 +170,32 @@ pub(crate) struct Output {
 /// Reads the command line of this process. The error knows how to print itself and its exit code; help is one, too.
 pub(crate) fn parse() -> Result<(Job, Output), clap::Error> {
     check(Cli::try_parse()?)
+}
+
+/// Where the op stands among the arguments of this process, behind what options there may be; none if there is no op.
+pub(crate) fn place_of_op(args: &[OsString]) -> Option<usize> {
+    let command = Cli::command();
+    let takes_value = |is: &dyn Fn(&clap::Arg) -> bool| {
+        let mut options = command.get_arguments().filter(|arg| is(arg));
+        options.any(|arg| arg.get_action().takes_values())
+    };
+    let mut place = 1;
+    while let Some(arg) = args.get(place) {
+        let text = arg.to_string_lossy();
+        // An option has its value in the next argument unless it has it behind it: -r 2 and --nworkers 2, not -r2, --nworkers=2.
+        let apart = match (text.strip_prefix("--"), text.strip_prefix('-')) {
+            (Some(""), _) => return Some(place + 1).filter(|place| *place < args.len()),
+            (Some(long), _) => takes_value(&|arg| arg.get_long() == Some(long)),
+            (None, Some(short)) => {
+                let mut letters = short.chars();
+                let letter = letters.next();
+                letters.next().is_none() && takes_value(&|arg| letter == arg.get_short())
+            }
+            (None, None) => return Some(place),
+        };
+        place += 1 + usize::from(apart);
+    }
+    None
 }
 
 /// Shows what the parser has to say, which may be help; returns the exit code. What cannot be written is a failure, too.
@@ -292,19 +321,15 @@ fn seed_of_time() -> u64 {
     since.as_secs() ^ u64::from(since.subsec_nanos()) << 32
 }
 
-/// A number within a range; the error says what is accepted, clap adds option and value.
-fn within(text: &str, range: std::ops::RangeInclusive<u32>) -> Result<u32, String> {
-    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
-    let number = digits.then(|| text.parse().ok()).flatten();
-    number
-        .filter(|number| range.contains(number))
-        .ok_or_else(|| format!("accepted: {} to {}", range.start(), range.end()))
-}
-
 /// An op; what else can stand in its place is a verb of its own.
 fn op(text: &str) -> Result<Op, String> {
     text.parse()
         .map_err(|error| format!("{error}, or bus or barrier"))
+}
+
+/// A seed: any number that fits.
+fn seed(text: &str) -> Result<u64, String> {
+    within(text, 0..=u64::MAX)
 }
 
 fn streams(text: &str) -> Result<u32, String> {
@@ -321,7 +346,7 @@ fn switch(text: &str) -> Result<u32, String> {
 
 /// A deadline in seconds.
 pub(crate) fn seconds(text: &str) -> Result<u32, String> {
-    within(text, 1..=MOST_TIMEOUT)
+    within(text, SECONDS)
 }
 
 /// A number of ranks.
@@ -382,6 +407,43 @@ mod tests {
     }
 
     #[test]
+    fn the_op_is_found_wherever_it_stands() {
+        for (args, place) in [
+            ("bus -r 2", Some(1)),
+            ("-r 2 bus", Some(3)),
+            ("-r2 --timeout=5 bus", Some(3)),
+            ("--library bus -r 2 barrier", Some(5)),
+            ("--no-barrier --nworkers 4 -n 1 allr", Some(6)),
+            ("-r 2 -- bus", Some(4)),
+            ("-r 2", None),
+            ("-r", None),
+            ("--", None),
+        ] {
+            let args = std::iter::once("run").chain(args.split_whitespace());
+            let args: Vec<OsString> = args.map(OsString::from).collect();
+            assert_eq!(place_of_op(&args), place, "{args:?}");
+        }
+    }
+
+    /// What the option and the variable take is the same.
+    #[test]
+    fn a_deadline_has_one_ceiling() {
+        let most = SECONDS.end().to_string();
+        let beyond = (u64::from(*SECONDS.end()) + 1).to_string();
+        for (value, good) in [(most, true), (beyond, false)] {
+            let given =
+                |name: &str| (name == "NEURON_RT_EXEC_TIMEOUT").then(|| value.clone().into());
+            assert_eq!(
+                proxy_os::Settings::from_lookup(given).is_ok(),
+                good,
+                "{value}"
+            );
+            let parsed = parse_from(&format!("allr -r 2 --timeout {value}"));
+            assert_eq!(parsed.is_ok(), good, "{value}");
+        }
+    }
+
+    #[test]
     fn every_refusal_has_value_and_what_is_accepted_and_code_2() {
         for (args, parts) in [
             ("allr -r 0", &["'0'", "--nworkers", "accepted: 2 to 64"][..]),
@@ -409,6 +471,8 @@ mod tests {
             ("allr -r 2 -n 0", &["'0'", "accepted: 1 to"]),
             ("allr -r 2 --streams 5", &["5", "1 to 4"]),
             ("allr -r 2 --blocks 0", &["0", "1 to 3"]),
+            ("allr -r 2 --seed -1", &["'-1'", "--seed", "accepted: 0 to"]),
+            ("allr -r 2 --timeout 0", &["--timeout", "1 to 2147483647"]),
             (
                 "allr -r 2 --polarity up",
                 &["up", "specification", "header"],

@@ -7,6 +7,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`cli`], [`size`], [`job`] | the command line, and the checked job that it describes |
+//! | [`starter`] | starts the processes of ranks |
 //! | [`layout`] | which ranks share a process and a worker |
 //! | [`launcher`] | processes, signals, failures |
 //! | [`rank`] | one rank |
@@ -23,13 +24,17 @@ mod layout;
 mod rank;
 mod report;
 mod size;
+mod starter;
 mod stats;
 mod sys;
 mod table;
 mod wire;
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
+use std::io;
 use std::process::ExitCode;
+
+use launcher::screen;
 
 /// The library raises semaphores through this export of the program; the reference keeps the linker from dropping it.
 #[used]
@@ -37,12 +42,23 @@ static REVERSE_EDGE: unsafe extern "C" fn(*mut u32, u32) = enc_proxy::nec_inc_se
 
 fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1);
-    let verb = args.next();
-    match verb.as_deref().and_then(OsStr::to_str) {
+    let part = args.next();
+    match part.as_deref().and_then(OsStr::to_str) {
         Some(job::RANK_VERB) => return rank::main(args.next()),
         Some(latency::RANK_VERB) => return latency::rank_main(args.next()),
-        Some(verb) if latency::VERBS.contains(&verb) => return latency::main(),
         _ => {}
+    }
+    if sys::stdout_was_closed() {
+        let closed = io::Error::from_raw_os_error(libc::EBADF);
+        return screen::failed(&screen::unwritten(closed), screen::note);
+    }
+    let args: Vec<OsString> = std::env::args_os().collect();
+    if let Some(verb) = cli::place_of_op(&args)
+        && args
+            .get(verb)
+            .is_some_and(|op| latency::VERBS.iter().any(|verb| op == verb))
+    {
+        return latency::main(verb);
     }
     match cli::parse() {
         Ok((job, output)) => launcher::main(job, output),

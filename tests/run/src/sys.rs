@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use libc::{c_int, c_void, pollfd, socklen_t};
@@ -61,6 +62,12 @@ impl Signals {
         self.0.read_exact(&mut record).ok()?;
         let (number, _) = record.split_first_chunk()?;
         c_int::try_from(u32::from_ne_bytes(*number)).ok()
+    }
+
+    /// The next signal that is to end this program, if one has arrived. What tells of a child is passed over: who polls looks after
+    /// the children anyway.
+    pub(crate) fn ending(&mut self) -> Option<c_int> {
+        std::iter::from_fn(|| self.next()).find(|signal| *signal != libc::SIGCHLD)
     }
 }
 
@@ -126,8 +133,32 @@ pub(crate) fn stop_news(child: u32) -> Option<Option<c_int>> {
     }
 }
 
+/// The signals that end a run, and the one that tells of a child. A run that was started with hang-ups ignored goes on after one.
+pub(crate) fn wanted_signals() -> Vec<c_int> {
+    let mut wanted = vec![libc::SIGINT, libc::SIGTERM, libc::SIGQUIT, libc::SIGCHLD];
+    wanted.extend((!is_ignored(libc::SIGHUP)).then_some(libc::SIGHUP));
+    wanted
+}
+
+/// Kills the children that threads other than the first one have: those of the first may be none of this program, which may have
+/// come to an older process by exec. Without the kernel's lists of children it kills none.
+pub(crate) fn kill_children_of_other_threads() {
+    let own = std::process::id().to_string();
+    let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten();
+    for thread in threads.flatten().filter(|one| *own != one.file_name()) {
+        let children = std::fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+        for child in children
+            .split_whitespace()
+            .filter_map(|pid| pid.parse().ok())
+        {
+            // SAFETY: no memory is passed. A child that nobody has collected keeps its number.
+            unsafe { libc::kill(child, libc::SIGKILL) };
+        }
+    }
+}
+
 /// Whether this process was started with a signal ignored, as `nohup` does with `SIGHUP`.
-pub(crate) fn is_ignored(signal: c_int) -> bool {
+fn is_ignored(signal: c_int) -> bool {
     // SAFETY: plain bits, of which zero is a value.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     // SAFETY: the record is a valid local; no action is set.
@@ -221,6 +252,28 @@ pub(crate) fn take_stdout() -> io::Result<File> {
     // SAFETY: both are open or the call fails; no memory is passed.
     check(unsafe { libc::dup2(libc::STDERR_FILENO, libc::STDOUT_FILENO) })?;
     Ok(pipe)
+}
+
+/// Whether this process was started without a standard output. The runtime opens the null device in its place before `main`, so that
+/// what is written is lost without an error.
+pub(crate) fn stdout_was_closed() -> bool {
+    // Relaxed: written before `main`, by the thread that runs it.
+    STDOUT_CLOSED.load(Ordering::Relaxed)
+}
+
+static STDOUT_CLOSED: AtomicBool = AtomicBool::new(false);
+
+/// Called by the C library before the runtime's beginning.
+#[used]
+// SAFETY: the section holds pointers to functions that the C library calls once, with arguments that this one leaves alone.
+#[unsafe(link_section = ".init_array")]
+static LOOK_AT_STDOUT: extern "C" fn() = look_at_stdout;
+
+extern "C" fn look_at_stdout() {
+    // SAFETY: no memory is passed.
+    let flags = unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_GETFD) };
+    // Relaxed: see `stdout_was_closed`.
+    STDOUT_CLOSED.store(flags < 0, Ordering::Relaxed);
 }
 
 /// Ends the process at once: no exit hooks, which a library that is stuck could hold up.

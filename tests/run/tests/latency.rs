@@ -97,6 +97,39 @@ fn a_killed_rank_or_launcher_ends_all() {
     assert_eq!(running.finish().code(), -libc::SIGKILL);
 }
 
+/// As the main job's: one message, the exit code of the signal, and nobody left.
+#[test]
+fn a_signal_ends_all_with_one_message() {
+    for (args, number) in [
+        ("barrier -r 4 -n 1000000", libc::SIGINT),
+        ("bus -r 4 -n 1000000", libc::SIGTERM),
+        ("barrier -r 4 -n 1000000", libc::SIGHUP),
+    ] {
+        let running = start(args);
+        running.wait_for_rank(3);
+        signal(running.pid(), number);
+        let outcome = running.finish();
+        assert_eq!(outcome.code(), 128 + number, "{args}: {outcome:?}");
+        outcome.assert_one_message(&format!("ended by signal {number}; all ranks are ended"));
+        assert_eq!(outcome.stdout, "", "{args}");
+    }
+}
+
+/// As with the other ops.
+#[test]
+fn options_may_stand_before_the_verb() {
+    for args in [
+        "-r 2 -n 10 bus",
+        "--timeout 60 -r2 barrier -n 10",
+        "-n 10 --nworkers=2 bus",
+    ] {
+        let found = rows(&run(args));
+        assert!(!found.is_empty(), "{args}");
+    }
+    let outcome = run("-r 2 -d fp32 bus");
+    outcome.assert(2, &["unexpected argument '-d'"]);
+}
+
 /// Requirement H08: more processes than CPUs meet often, because who waits gives its CPU away.
 #[test]
 fn h08_five_processes_meet_a_thousand_times_within_seconds() {

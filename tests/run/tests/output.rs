@@ -4,7 +4,8 @@ mod common;
 
 use std::fs;
 use std::io::Read;
-use std::os::fd::FromRawFd;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::unix::net::UnixDatagram;
 use std::process::Stdio;
 use std::ptr;
 
@@ -232,6 +233,42 @@ fn a_full_disk_is_told() {
         &["error: --report-to-json-file /dev/full: No space left on device"],
     );
     assert_eq!(outcome.rows().len(), 1, "{outcome:?}");
+}
+
+/// Whoever started it has closed its standard output: no run, as its table would be lost.
+#[test]
+fn a_standard_output_that_is_closed_is_told() {
+    let through = ["sh", "-c", "exec \"$0\" \"$@\" >&-"];
+    for args in [
+        "allr -r 2 -b 4 -e 4 -n 2",
+        "bus -r 2 -n 1 -w 0",
+        "barrier -r 2",
+        "--help",
+    ] {
+        let outcome = start_command(common::command_through(&through, args)).finish();
+        outcome.assert(1, &[]);
+        outcome.assert_one_message("error: cannot write standard output: Bad file descriptor");
+    }
+}
+
+/// One write for each line: others write to the same terminal or file. What one write has written comes as one datagram.
+#[test]
+fn a_message_of_the_launcher_is_one_write() {
+    let (ours, theirs) = UnixDatagram::pair().expect("a pair");
+    let mut command = command("allr -r 2 -b 4 -e 4 --library /nonexistent/libnccom.so");
+    command.stderr(OwnedFd::from(theirs)).stdout(Stdio::null());
+    assert_eq!(command.status().expect("it starts").code(), Some(1));
+    let mut bytes = [0; 4096];
+    let length = ours.recv(&mut bytes).expect("a message");
+    let text = String::from_utf8_lossy(&bytes[..length]);
+    assert!(
+        text.starts_with("error: --library /nonexistent/libnccom.so: "),
+        "{text}"
+    );
+    assert!(
+        text.ends_with('\n') && text.contains("libnccom.so.1"),
+        "{text}"
+    );
 }
 
 /// Nobody can be told, and the exit code is what it would be.

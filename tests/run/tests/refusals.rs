@@ -2,10 +2,12 @@
 
 mod common;
 
+use std::fs;
 use std::net::TcpListener;
+use std::path::Path;
 use std::process::Command;
 
-use common::{Running, command, compile, free_port, run, start_command};
+use common::{Running, command, compile, free_port, run, scratch, start_command};
 
 #[test]
 fn a_size_beyond_the_machines_memory_is_refused_before_anything_starts() {
@@ -20,42 +22,65 @@ fn a_size_beyond_the_machines_memory_is_refused_before_anything_starts() {
     assert_eq!(outcome.stdout, "");
 }
 
+/// Command lines, and what is said of each.
+const REFUSED: &[(&str, &[&str])] = &[
+    ("allr -r 0", &["'0'", "--nworkers", "accepted: 2 to 64"]),
+    ("allr -r 65", &["'65'", "accepted: 2 to 64"]),
+    (
+        "allr -r 2 -b 3 -d fp32",
+        &[
+            "-b/--minbytes is 3 bytes",
+            "fp32",
+            "multiples of 4, such as 0 or 4",
+        ],
+    ),
+    (
+        "allr -r 2 -b 8 -e 4",
+        &["-b/--minbytes is 8", "above -e/--maxbytes 4"],
+    ),
+    (
+        "bcast -r 2",
+        &[
+            "\"bcast\"",
+            "accepted: allr allg redsct alltoall sendrecv permute",
+        ],
+    ),
+    ("allr -r 2 -f 1", &["'1'", "--stepfactor", "accepted: 2 to"]),
+    (
+        "allr -r 2 -t p101",
+        &["'p101'", "--stats", "accepted: avg, or p and a percentage"],
+    ),
+    ("", &["--nworkers <N>", "<OP>"]),
+    ("allr -r 2 --nope", &["'--nope'"]),
+    ("-r 2 --nope bus", &["'--nope'"]),
+    ("allr -r 2 --seed -1", &["'-1'", "--seed", "accepted: 0 to"]),
+    (
+        "allr -r 2 --timeout 1d",
+        &["'1d'", "--timeout", "accepted: 1 to 2147483647"],
+    ),
+    ("allr -r 2 --fault 1", &["'1'", "--fault", "accepted: "]),
+    ("allr -r 2 --nodes 3", &["--nodes", "accepted: "]),
+    (
+        "allr -r 2 --root here --node-rank 0 --nodes 2",
+        &["'here'", "--root", "accepted: "],
+    ),
+    (
+        "bus -r 2 --timeout -1",
+        &["'-1'", "--timeout", "accepted: 1 to 2147483647"],
+    ),
+    (
+        "bus -r 2 -w x",
+        &["'x'", "--warmup-iters", "accepted: 0 to"],
+    ),
+    ("allr -r 2 -c", &["--check", "random, all_ones"]),
+    ("allr -r 2 -c=", &["--check", "random, all_ones"]),
+    ("bus", &["--nworkers <N>"]),
+    ("barrier -r 1", &["'1'", "--nworkers", "accepted: 2 to 64"]),
+];
+
 #[test]
 fn command_lines_that_are_not_accepted_end_with_code_2() {
-    for (args, parts) in [
-        ("allr -r 0", &["'0'", "--nworkers", "accepted: 2 to 64"][..]),
-        ("allr -r 65", &["'65'", "accepted: 2 to 64"]),
-        (
-            "allr -r 2 -b 3 -d fp32",
-            &[
-                "-b/--minbytes is 3 bytes",
-                "fp32",
-                "multiples of 4, such as 0 or 4",
-            ],
-        ),
-        (
-            "allr -r 2 -b 8 -e 4",
-            &["-b/--minbytes is 8", "above -e/--maxbytes 4"],
-        ),
-        (
-            "bcast -r 2",
-            &[
-                "\"bcast\"",
-                "accepted: allr allg redsct alltoall sendrecv permute",
-            ],
-        ),
-        ("allr -r 2 -f 1", &["'1'", "--stepfactor", "accepted: 2 to"]),
-        (
-            "allr -r 2 -t p101",
-            &["'p101'", "--stats", "accepted: avg, or p and a percentage"],
-        ),
-        ("", &["--nworkers <N>", "<OP>"]),
-        ("allr -r 2 --nope", &["'--nope'"]),
-        ("allr -r 2 -c", &["--check", "random, all_ones"]),
-        ("allr -r 2 -c=", &["--check", "random, all_ones"]),
-        ("bus", &["--nworkers <N>"]),
-        ("barrier -r 1", &["'1'", "--nworkers", "accepted: 2 to 64"]),
-    ] {
+    for (args, parts) in REFUSED {
         let outcome = run(args);
         outcome.assert(2, parts);
         assert_eq!(outcome.stdout, "", "{args}");
@@ -161,6 +186,32 @@ fn a_library_that_is_not_there_is_told_once() {
     );
     assert_eq!(outcome.stdout, "");
     assert_eq!(outcome.stderr.matches("error:").count(), 1, "{outcome:?}");
+}
+
+/// What would end a rank by a signal, or hold it up, if the loader were let near it.
+#[test]
+fn a_file_that_is_no_library_is_told_with_its_path() {
+    let cut = scratch("cut.so");
+    let whole = fs::read(common::library()).expect("the library");
+    fs::write(&cut, &whole[..4096]).expect("a file");
+    for (path, found) in [
+        (cut.as_path(), "it is cut short: "),
+        (Path::new("/dev/zero"), "it is a device"),
+        (Path::new("/proc"), "it is a folder"),
+    ] {
+        let outcome = run(&format!("allr -r 2 --library {}", path.display()));
+        let tried = format!("\"{}\": {found}", path.display());
+        outcome.assert(
+            1,
+            &[
+                &tried,
+                "accepted: a regular file that holds a shared library",
+            ],
+        );
+        assert_eq!(outcome.stdout, "");
+        assert_eq!(outcome.stderr.matches("error:").count(), 1, "{outcome:?}");
+    }
+    fs::remove_file(&cut).expect("the file");
 }
 
 /// A library whose version probe tells another compatibility id.

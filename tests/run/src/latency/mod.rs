@@ -7,6 +7,7 @@ mod rank;
 mod ranks;
 mod table;
 
+use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitCode, Output};
@@ -19,7 +20,7 @@ use crate::launcher::{ending, screen};
 use crate::layout::names;
 
 pub(crate) use rank::main as rank_main;
-use ranks::Ended;
+use ranks::{Ended, Over};
 
 /// The first argument of a program that is to be a rank here. The second one is the number of the rank.
 pub(crate) const RANK_VERB: &str = "latency-rank";
@@ -43,6 +44,7 @@ enum Cli {
 }
 
 #[derive(Debug, Args)]
+#[command(allow_negative_numbers = true)]
 struct Options {
     /// Number of ranks, 2 to 64, each a process
     #[arg(short = 'r', long = "nworkers", value_name = "N", value_parser = cli::ranks)]
@@ -96,20 +98,26 @@ struct Row {
     n: usize,
 }
 
-/// Runs one of the two verbs to its end. All ranks have ended when it returns.
-pub(crate) fn main() -> ExitCode {
-    let (subject, options) = match Cli::try_parse() {
+/// Runs the verb that stands at this place of the command line, behind what options there are, to its end. All ranks have ended when it
+/// returns.
+pub(crate) fn main(verb: usize) -> ExitCode {
+    let mut args: Vec<OsString> = std::env::args_os().collect();
+    // The parser of verbs takes what is behind the verb alone for its options.
+    if let Some(before) = args.get_mut(1..=verb) {
+        before.rotate_right(1);
+    }
+    let (subject, options) = match Cli::try_parse_from(args) {
         Ok(Cli::Bus(options)) => (Subject::Bus, options),
         Ok(Cli::Barrier(options)) => (Subject::Barrier, options),
         Err(error) => return cli::exit(&error),
     };
     match measure(subject, &options) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(message) => screen::failed(&message, screen::note),
     }
 }
 
-fn measure(subject: Subject, options: &Options) -> Result<(), String> {
+fn measure(subject: Subject, options: &Options) -> Result<ExitCode, String> {
     let start = Start {
         subject,
         ranks: u16::try_from(options.ranks).map_err(|error| error.to_string())?,
@@ -118,7 +126,13 @@ fn measure(subject: Subject, options: &Options) -> Result<(), String> {
         timeout: options.timeout.into(),
         launcher: std::process::id(),
     };
-    let ended = ranks::run(&start)?;
+    let ended = match ranks::run(&start)? {
+        Over::Ended(ended) => ended,
+        Over::Signalled(signal) => {
+            let code = screen::signalled(signal, "all ranks", screen::note);
+            return Ok(ExitCode::from(code));
+        }
+    };
     if let Some(message) = failure(&ended) {
         return Err(message);
     }
@@ -128,7 +142,8 @@ fn measure(subject: Subject, options: &Options) -> Result<(), String> {
     let text = table::text(&start, &rows);
     io::stdout()
         .write_all(text.as_bytes())
-        .map_err(screen::unwritten)
+        .map_err(screen::unwritten)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The message of the rank whose failure is the cause: one that was killed, else one that ended otherwise without telling why, else the

@@ -1,6 +1,7 @@
 //! The processes that this launcher has started: the first, then the others, and what comes from them.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
+use std::io;
 use std::ops::Range;
 use std::os::fd::RawFd;
 use std::os::unix::process::ExitStatusExt;
@@ -11,6 +12,7 @@ use super::process::RankProcess;
 use super::screen::Screen;
 use crate::job::Start;
 use crate::layout::name;
+use crate::starter::Starter;
 use crate::wire::Message;
 
 /// The processes of some nodes, usually of all. Dropping it ends them.
@@ -20,7 +22,11 @@ pub(super) struct Crew<'a> {
     nodes: Range<u32>,
     debug: bool,
     processes: Vec<RankProcess>,
-    /// The first process has found library and settings good, and all others have been started.
+    /// Starts them. After them, as they have to end before it does.
+    starter: Option<Starter>,
+    /// Those that are not started yet, the first of which is on its way.
+    starting: VecDeque<Range<u32>>,
+    /// The first process has found library and settings good, and the others are started.
     pub(super) ready: bool,
     /// Ranks that are through.
     finished: HashSet<u32>,
@@ -39,6 +45,8 @@ impl<'a> Crew<'a> {
             nodes,
             debug,
             processes: Vec::new(),
+            starter: None,
+            starting: VecDeque::new(),
             ready: false,
             finished: HashSet::new(),
             warnings: HashSet::new(),
@@ -47,39 +55,65 @@ impl<'a> Crew<'a> {
     }
 
     /// Starts the first process. What is wrong with library or settings is wrong for all, and is so told once.
-    pub(super) fn begin(&mut self, screen: &mut Screen) -> Result<(), String> {
-        let first = self.all().take(1);
-        self.spawn(first, screen)
+    pub(super) fn begin(&mut self) -> Result<(), String> {
+        let starter = Starter::new();
+        self.starter = Some(starter.map_err(|error| format!("cannot start ranks: {error}"))?);
+        self.starting.extend(self.all().take(1));
+        self.start_next()
     }
 
     fn all(&self) -> impl Iterator<Item = Range<u32>> + use<> {
         self.start.job.layout.processes(self.nodes.clone())
     }
 
-    fn spawn(
-        &mut self,
-        processes: impl Iterator<Item = Range<u32>>,
-        screen: &mut Screen,
-    ) -> Result<(), String> {
-        for ranks in processes {
-            let name = name(&ranks);
-            let started = RankProcess::spawn(ranks, self.start)
-                .map_err(|error| format!("cannot start {name}: {error}"))?;
+    /// Sends the next process on its way, if one is left.
+    fn start_next(&mut self) -> Result<(), String> {
+        let (Some(ranks), Some(starter)) = (self.starting.front(), &mut self.starter) else {
+            return Ok(());
+        };
+        let command = RankProcess::command(ranks, self.start);
+        let ordered = command.and_then(|command| starter.start(command));
+        ordered.map_err(|error| cannot_start(ranks, &error))
+    }
+
+    /// Takes over the processes that run by now.
+    fn take_started(&mut self, screen: &mut Screen) -> Result<(), String> {
+        while let Some(child) = self.starter.as_mut().and_then(Starter::next) {
+            let Some(ranks) = self.starting.pop_front() else {
+                return Ok(());
+            };
+            let adopted =
+                child.and_then(|child| RankProcess::adopt(ranks.clone(), child, self.start));
+            let started = adopted.map_err(|error| cannot_start(&ranks, &error))?;
             if self.debug {
-                screen.note(&format!("{name}: process {}", started.pid()));
+                screen.note(&format!("{}: process {}", name(&ranks), started.pid()));
             }
             self.processes.push(started);
+            self.start_next()?;
         }
         Ok(())
     }
 
+    /// What holds up the start of the next process, if one is on its way: only a stop keeps it there for long.
+    pub(super) fn unstarted(&self) -> Option<String> {
+        let (underway, ranks) = (self.starter.as_ref()?.underway()?, self.starting.front()?);
+        Some(format!(
+            "{} was not started: its process has been on its way between fork and exec for {:.1} s, stopped by a signal, say",
+            name(ranks),
+            underway.as_secs_f64()
+        ))
+    }
+
     /// What can become readable.
     pub(super) fn fds(&self) -> impl Iterator<Item = RawFd> {
-        self.processes.iter().flat_map(RankProcess::fds)
+        let underway = self.starter.iter().map(Starter::fd);
+        let processes = self.processes.iter().flat_map(RankProcess::fds);
+        processes.chain(underway)
     }
 
     /// Takes in everything that has come; starts the other processes when the first one is good.
     pub(super) fn hear(&mut self, screen: &mut Screen) -> Result<Vec<Report>, String> {
+        self.take_started(screen)?;
         let mut reports = Vec::new();
         for index in 0..self.processes.len() {
             self.hear_one(index, &mut reports, screen);
@@ -87,8 +121,8 @@ impl<'a> Crew<'a> {
         let good = |report: &Report| matches!(report, Report::Said(said) if said.message == Message::Ready);
         if !self.ready && reports.iter().any(good) {
             self.ready = true;
-            let others = self.all().skip(1);
-            self.spawn(others, screen)?;
+            self.starting.extend(self.all().skip(1));
+            self.start_next()?;
         }
         Ok(reports)
     }
@@ -152,7 +186,7 @@ impl<'a> Crew<'a> {
     /// Whether all that have been started have ended.
     pub(super) fn all_ended(&self) -> bool {
         let mut processes = self.processes.iter();
-        processes.all(|process| process.status.is_some())
+        self.starting.is_empty() && processes.all(|process| process.status.is_some())
     }
 
     /// Shows what the process of a rank wrote last, if it is one of these and has not been shown all along.
@@ -168,8 +202,16 @@ impl<'a> Crew<'a> {
         }
     }
 
-    /// Ends them all.
+    /// Ends them all, also one that is on its way.
     pub(super) fn end(&mut self) {
         self.processes.iter_mut().for_each(RankProcess::end);
+        if let Some(starter) = &mut self.starter {
+            starter.abandon();
+        }
+        self.starting.clear();
     }
+}
+
+fn cannot_start(ranks: &Range<u32>, error: &io::Error) -> String {
+    format!("cannot start {}: {error}", name(ranks))
 }

@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use proxy_os::Settings;
 use proxy_os::config::{BadSetting, Origin};
 
-use crate::cli::Output;
+use crate::cli::{Output, SECONDS};
 use crate::job::{Job, Start};
 use crate::report::{JsonFile, Row};
 use crate::sys::{self, Signals};
@@ -89,8 +89,8 @@ fn run(
     let place = output.place.as_ref();
     memory::check(&job, &nodes_of(&job, output))?;
     job.barrier &= !*settings.disable_execution_barrier();
-    let mut signals =
-        Signals::take(&wanted()).map_err(|error| format!("cannot take over signals: {error}"))?;
+    let mut signals = Signals::take(&sys::wanted_signals())
+        .map_err(|error| format!("cannot take over signals: {error}"))?;
     let mut door = match place {
         None => None,
         Some(place) if place.node == 0 => Some(Door::open(&place.root, &job, output.seed_given)?),
@@ -113,13 +113,6 @@ fn run(
         }
     }
     ended.map(|(code, _)| ExitCode::from(code))
-}
-
-/// The signals that end a run, and the one that tells of a rank's process. A run that was started with hang-ups ignored goes on after one.
-fn wanted() -> Vec<i32> {
-    let mut wanted = vec![libc::SIGINT, libc::SIGTERM, libc::SIGQUIT, libc::SIGCHLD];
-    wanted.extend((!sys::is_ignored(libc::SIGHUP)).then_some(libc::SIGHUP));
-    wanted
 }
 
 /// Runs a job whose table this launcher prints; returns the exit code, and what happened if that is not 0.
@@ -160,8 +153,7 @@ fn lead(
 
 /// Exit code and message of a run that a signal has ended.
 fn signalled(signal: i32, screen: &mut Screen) -> (u8, String) {
-    screen.note(&format!("ended by signal {signal}; all ranks are ended"));
-    let code = u8::try_from(128 + signal).unwrap_or(u8::MAX);
+    let code = screen::signalled(signal, "all ranks", |text| screen.note(text));
     (code, format!("node 0 was ended by signal {signal}"))
 }
 
@@ -198,7 +190,11 @@ fn timeout_of(settings: &Settings) -> Result<Option<u64>, String> {
             name: NAME,
             value: seconds.to_string(),
             token: None,
-            accepted: "a whole number of seconds, 1..2147483647".to_owned(),
+            accepted: format!(
+                "a whole number of seconds, {}..{}",
+                SECONDS.start(),
+                SECONDS.end()
+            ),
             origin,
         }
         .to_string()),

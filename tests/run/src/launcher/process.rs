@@ -70,8 +70,8 @@ pub(super) struct RankProcess {
 }
 
 impl RankProcess {
-    /// Starts ranks in a process group of their own, so that a Ctrl-C at the terminal reaches the launcher alone.
-    pub(super) fn spawn(ranks: Range<u32>, start: &Start) -> io::Result<Self> {
+    /// What starts ranks, in a process group of their own, so that a Ctrl-C at the terminal reaches the launcher alone.
+    pub(super) fn command(ranks: &Range<u32>, start: &Start) -> io::Result<Command> {
         let mut command = Command::new(std::env::current_exe()?);
         command.arg(RANK_VERB).arg(ranks.start.to_string());
         command
@@ -81,7 +81,12 @@ impl RankProcess {
         if std::env::var_os(BOOTSTRAP_TIMEOUT).is_none() {
             command.env(BOOTSTRAP_TIMEOUT, start.job.timeout.to_string());
         }
-        let mut child = command.process_group(0).spawn()?;
+        command.process_group(0);
+        Ok(command)
+    }
+
+    /// Takes over what [`command`](Self::command) has become, and gives it its job.
+    pub(super) fn adopt(ranks: Range<u32>, mut child: Child, start: &Start) -> io::Result<Self> {
         let (stdin, stdout, stderr) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let mut process = Self {

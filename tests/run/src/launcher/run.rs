@@ -90,7 +90,7 @@ impl<'a> Run<'a> {
 
     /// Starts the ranks and sees them through.
     pub(super) fn drive(&mut self) -> End {
-        let ended = self.crew.begin(self.screen).and_then(|()| self.listen());
+        let ended = self.crew.begin().and_then(|()| self.listen());
         let end = ended.unwrap_or_else(End::Failed);
         self.crew.end();
         end
@@ -100,10 +100,8 @@ impl<'a> Run<'a> {
         loop {
             let left = self.time_to_hear()?;
             self.wait(self.verdict.grace().unwrap_or(left))?;
-            while let Some(signal) = self.signals.next() {
-                if signal != libc::SIGCHLD {
-                    return Ok(End::Signalled(signal));
-                }
+            if let Some(signal) = self.signals.ending() {
+                return Ok(End::Signalled(signal));
             }
             self.hear()?;
             self.show_rows()?;
@@ -126,6 +124,9 @@ impl<'a> Run<'a> {
         let left = limit.saturating_sub(longest.unwrap_or_else(|| self.heard.elapsed()));
         if !left.is_zero() || self.verdict.grace().is_some() {
             return Ok(left);
+        }
+        if let Some(text) = self.crew.unstarted() {
+            return Err(text);
         }
         let open = self.roll.unheard(ranks.clone(), Duration::ZERO);
         let silent = self.roll.unheard(ranks, limit);
@@ -256,6 +257,12 @@ impl<'a> Run<'a> {
         let all = self.crew.ready.then_some(self.start.job.layout.ranks);
         let found = over.then(|| self.verdict.finding(all, &self.roll));
         let Finding { speaker, text } = found.flatten()?;
+        // Who is silent while others complain is so because it, or one before it, does not get as far as its program.
+        if speaker.is_none()
+            && let Some(text) = self.crew.unstarted()
+        {
+            return Some(text);
+        }
         if let Some(rank) = speaker {
             self.crew.show_last_words(rank, self.screen);
         }

@@ -23,7 +23,7 @@ impl Screen {
     /// A line of the table. The error is that of standard output.
     pub(super) fn line(&mut self, text: &str) -> io::Result<()> {
         self.erase();
-        writeln!(io::stdout(), "{text}")
+        io::stdout().write_all(format!("{text}\n").as_bytes())
     }
 
     /// A line for the user's attention.
@@ -50,7 +50,8 @@ impl Screen {
 
 /// A line on standard error, which ends nothing when it is full or closed: nobody is left to be told.
 pub(crate) fn note(text: &str) {
-    let _ = writeln!(io::stderr(), "{text}");
+    // Whole, in one write: other processes write there, too, and this one may be killed between two.
+    let _ = io::stderr().write_all(format!("{text}\n").as_bytes());
 }
 
 /// Refuses to play a part that only the launcher gives.
@@ -70,6 +71,12 @@ pub(crate) fn unwritten(error: io::Error) -> String {
         io::ErrorKind::BrokenPipe => String::new(),
         _ => format!("cannot write standard output: {error}"),
     }
+}
+
+/// Says that a signal has ended a run, and whom it has ended; returns the exit code, as a shell shows it.
+pub(crate) fn signalled(signal: i32, whom: &str, note: impl FnOnce(&str)) -> u8 {
+    note(&format!("ended by signal {signal}; {whom} are ended"));
+    u8::try_from(128 + signal).unwrap_or(u8::MAX)
 }
 
 /// Says why a run failed, if there is anything to say; returns its exit code.

@@ -124,10 +124,8 @@ impl Door {
             // A stranger's time is looked at when the next one comes, or at the end.
             sys::poll(&mut fds, Some(left))
                 .map_err(|error| format!("cannot wait for the other nodes: {error}"))?;
-            while let Some(signal) = signals.next() {
-                if signal != libc::SIGCHLD {
-                    return Ok(Gathered::Signalled(signal));
-                }
+            if let Some(signal) = signals.ending() {
+                return Ok(Gathered::Signalled(signal));
             }
         }
     }

@@ -13,7 +13,7 @@ use super::{Hello, Order, PROGRAM, Place, Report};
 use crate::cli::Output;
 use crate::job::{Job, Start};
 use crate::launcher::crew::Crew;
-use crate::launcher::screen::{Screen, unwritten};
+use crate::launcher::screen::{self, Screen, unwritten};
 use crate::launcher::trace::TraceFile;
 use crate::layout::name;
 use crate::sys::{self, Signals, readable};
@@ -61,12 +61,9 @@ pub(crate) fn follow(
             Ok(ExitCode::from(code))
         }
         Over::Signalled(signal) => {
-            screen.note(&format!(
-                "ended by signal {signal}; all ranks of this node are ended"
-            ));
-            Ok(ExitCode::from(
-                u8::try_from(128 + signal).unwrap_or(u8::MAX),
-            ))
+            let whom = "all ranks of this node";
+            let code = screen::signalled(signal, whom, |text| screen.note(text));
+            Ok(ExitCode::from(code))
         }
     }
 }
@@ -76,16 +73,6 @@ struct Follower {
     node: u32,
     link: Link,
     start: Start,
-}
-
-/// A signal that is to end this program, if one has come.
-fn ended_by(signals: &mut Signals) -> Option<i32> {
-    while let Some(signal) = signals.next() {
-        if signal != libc::SIGCHLD {
-            return Some(signal);
-        }
-    }
-    None
 }
 
 impl Follower {
@@ -139,7 +126,7 @@ impl Follower {
         // The other ranks end within an execution's deadline of these, or fail.
         let patience = start.job.silence();
         let ended = crew
-            .begin(screen)
+            .begin()
             .and_then(|()| watch(&mut crew, link, signals, screen, (head, patience)));
         if let Ok(Over::Told {
             speaker: Some(rank),
@@ -319,7 +306,7 @@ fn hear_also(
     let mut fds: Vec<_> = fds.map(readable).collect();
     let left = until.map(|until| until.saturating_duration_since(Instant::now()));
     sys::poll(&mut fds, left).map_err(|error| format!("cannot wait: {error}"))?;
-    if let Some(signal) = ended_by(signals) {
+    if let Some(signal) = signals.ending() {
         return Ok(Err(signal));
     }
     let readable = fds.first().is_some_and(|fd| fd.revents != 0);
@@ -360,7 +347,7 @@ fn reach(
         let mut fds = [readable(signals.fd())];
         sys::poll(&mut fds, Some(PAUSE.min(left)))
             .map_err(|error| format!("cannot wait: {error}"))?;
-        if let Some(signal) = ended_by(signals) {
+        if let Some(signal) = signals.ending() {
             return Ok(Err(signal));
         }
     }
