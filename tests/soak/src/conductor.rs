@@ -12,7 +12,8 @@ use crate::judge::{Counts, judge};
 use crate::plan::{FIRST, Fault, Kind, RESIDENTS, Round};
 use crate::rank::EXIT;
 use crate::resources::{Resources, left_behind};
-use crate::screen::Screen;
+use crate::screen::{Screen, say};
+use crate::signals::Signals;
 use crate::talk::{Assignment, News, Order, Report};
 
 /// How long a round may take besides its deadlines, on a machine with too much to run.
@@ -36,6 +37,12 @@ pub(crate) struct Soak {
 }
 
 type Heard = (usize, Option<News>);
+/// Who is heard when a signal has come, which is no process.
+const SIGNALLED: usize = usize::MAX;
+/// Why it is over then.
+const ENDED: &str = "ended by a signal";
+/// How long what a host has said before it ended may be on its way.
+const LAST_WORDS: Duration = Duration::from_millis(100);
 
 /// What lives from round to round.
 struct Stage<'a> {
@@ -52,23 +59,32 @@ struct Stage<'a> {
 
 impl Soak {
     /// Runs until the time is over or something is wrong, and says what came out.
-    pub(crate) fn run(&self) -> Result<(), String> {
-        println!("soak: seed {}", self.seed);
+    pub(crate) fn run(&self, signals: &Signals) -> Result<(), String> {
+        say(&format!("soak: seed {}", self.seed))?;
+        let (speak, hear) = mpsc::channel();
+        // Before anything is measured: its thread is there to the end.
+        let told = speak.clone();
+        signals.watch(move || drop(told.send((SIGNALLED, None))));
         let job = format!("proxy-soak-{}", std::process::id());
         let folder = std::env::temp_dir().join(&job);
         std::fs::create_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-        let done = self.run_in(&folder, job);
+        let done = self.run_in(&folder, job, (speak, hear));
         // What it still holds was named.
         let _ = std::fs::remove_dir_all(&folder);
         done
     }
 
-    fn run_in(&self, folder: &Path, job: String) -> Result<(), String> {
+    fn run_in(
+        &self,
+        folder: &Path,
+        job: String,
+        ears: (Sender<Heard>, Receiver<Heard>),
+    ) -> Result<(), String> {
         let before = (left_behind(&job, folder), Resources::measure());
-        let mut stage = Stage::new(self, folder, job)?;
-        let done = stage.rounds();
-        println!("{}", stage.counts);
-        done?;
+        let mut stage = Stage::new(self, folder, job, ears)?;
+        let done = stage.rounds().map_err(|error| stage.explained(error));
+        let counted = say(&stage.counts.to_string());
+        done.and(counted)?;
         let Stage { residents, job, .. } = stage;
         for resident in residents {
             let status = resident.dismiss(PROMPT)?;
@@ -93,9 +109,8 @@ impl Soak {
             let left: Vec<_> = now.0.difference(&before.0).collect();
             // Its memory is the allocator's business: it has a thread for each process that it listens to.
             if left.is_empty() && now.1.has_given_back(&before.1) {
-                println!("conductor at the end: {}", now.1);
-                println!("soak: clean, seed {}", self.seed);
-                return Ok(());
+                say(&format!("conductor at the end: {}", now.1))?;
+                return say(&format!("soak: clean, seed {}", self.seed));
             }
             if since.elapsed() > PROMPT {
                 let (was, is) = (before.1, now.1);
@@ -109,8 +124,12 @@ impl Soak {
 }
 
 impl<'a> Stage<'a> {
-    fn new(soak: &'a Soak, folder: &'a Path, job: String) -> Result<Self, String> {
-        let (speak, hear) = mpsc::channel();
+    fn new(
+        soak: &'a Soak,
+        folder: &'a Path,
+        job: String,
+        (speak, hear): (Sender<Heard>, Receiver<Heard>),
+    ) -> Result<Self, String> {
         let mut stage = Self {
             soak,
             folder,
@@ -126,6 +145,16 @@ impl<'a> Stage<'a> {
             stage.residents.push(host);
         }
         Ok(stage)
+    }
+
+    /// What is behind an error, if a host has said it: one that ends is noticed by whoever tells it something, too.
+    fn explained(&self, error: String) -> String {
+        let more = || self.hear.recv_timeout(LAST_WORDS).ok();
+        let said = std::iter::from_fn(more).find_map(|(_, news)| match news {
+            Some(News::Failed(text)) => Some(text),
+            _ => None,
+        });
+        said.unwrap_or(error)
     }
 
     fn start(&mut self) -> Result<(usize, Host), String> {
@@ -165,10 +194,9 @@ impl<'a> Stage<'a> {
         screen.end();
         match at_rest {
             Some(before) => self.compare(&before),
-            None => {
-                println!("resources: not compared, as fewer than {FIRST} rounds were run");
-                Ok(())
-            }
+            None => say(&format!(
+                "resources: not compared, as fewer than {FIRST} rounds were run"
+            )),
         }
     }
 
@@ -176,8 +204,9 @@ impl<'a> Stage<'a> {
     fn compare(&mut self, before: &[Resources]) -> Result<(), String> {
         let now = self.measure_at_rest()?;
         for (place, (was, is)) in before.iter().zip(&now).enumerate() {
-            println!("resident {place} after {FIRST} rounds: {was}");
-            println!("resident {place} at the end:   {is}");
+            say(&format!(
+                "resident {place} after {FIRST} rounds: {was}\nresident {place} at the end:   {is}"
+            ))?;
         }
         let is_back = before.iter().zip(&now).all(|(was, is)| is.is_back_at(was));
         if is_back {
@@ -205,6 +234,7 @@ impl<'a> Stage<'a> {
             self.residents[place].tell(&Order::Measure)?;
             match self.hear.recv_timeout(PROMPT) {
                 Ok((_, Some(News::Measured(resources)))) => found.push(resources),
+                Ok((SIGNALLED, None)) => return Err(ENDED.to_owned()),
                 // The end of a mortal's output, which comes when it likes.
                 Ok((number, None)) if number >= RESIDENTS => {
                     return self.measure();
@@ -272,7 +302,9 @@ impl<'a> Stage<'a> {
         while !silent.is_empty() {
             let left = until.saturating_duration_since(Instant::now());
             let news = match self.hear.recv_timeout(left) {
+                Ok((_, Some(News::Failed(text)))) => return Err(text),
                 Ok((_, Some(news))) => news,
+                Ok((SIGNALLED, None)) => return Err(ENDED.to_owned()),
                 Ok((number, None)) => {
                     self.may_end(number, round, mortals)?;
                     continue;

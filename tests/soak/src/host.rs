@@ -10,10 +10,14 @@ use proxy_os::nccom::{self, Library};
 
 use crate::rank;
 use crate::resources::Resources;
+use crate::signals::die_with_conductor;
 use crate::talk::{Assignment, News, Order, Report};
 
 /// Reads orders until there are no more.
 pub(crate) fn main() -> ExitCode {
+    if let Err(error) = die_with_conductor() {
+        return fail(&error.to_string());
+    }
     // What a fault brings is expected, and what is not is in the reports.
     log::set_level(Level::Error);
     log::set_sink(|_, _| {});
@@ -36,7 +40,7 @@ pub(crate) fn main() -> ExitCode {
 }
 
 fn fail(what: &str) -> ExitCode {
-    eprintln!("proxy-soak: {what}");
+    say(&News::Failed(what.to_owned()));
     ExitCode::FAILURE
 }
 

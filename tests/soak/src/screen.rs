@@ -6,6 +6,12 @@ use std::time::{Duration, Instant};
 /// Between two lines that stay.
 const SELDOM: Duration = Duration::from_secs(15);
 
+/// A line of what has come out.
+pub(crate) fn say(text: &str) -> Result<(), String> {
+    let written = std::io::stdout().write_all(format!("{text}\n").as_bytes());
+    written.map_err(|error| format!("cannot write standard output: {error}"))
+}
+
 /// Where progress goes.
 #[derive(Debug)]
 pub(crate) struct Screen {
@@ -38,7 +44,7 @@ impl Screen {
     /// Gives the line free for what comes.
     pub(crate) fn end(&self) {
         if self.terminal {
-            print!("\r\x1b[K");
+            let _ = write!(std::io::stdout(), "\r\x1b[K");
         }
     }
 }

@@ -37,6 +37,8 @@ pub(crate) struct Assignment {
 pub(crate) enum News {
     /// This rank has begun the execution in which the fault strikes it.
     Reached(u32),
+    /// The process cannot be a host, for this reason; it ends.
+    Failed(String),
     /// This rank's round is over.
     Over(Report),
     /// Answer to [`Order::Measure`].
