@@ -1,7 +1,6 @@
 //! `cargo xtask bench`: builds the benches and what they run in release, then becomes the benches' program.
 
 use std::ffi::OsString;
-use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use crate::child;
@@ -22,10 +21,7 @@ const BUILD: [&str; 8] = [
 /// Builds, then replaces this process, so that Ctrl-C and the exit code are the benches' own. Returns only an error.
 pub(crate) fn exec(workspace: &Workspace, args: &[OsString]) -> String {
     match command(workspace, args) {
-        Ok(mut command) => {
-            let error = command.exec();
-            format!("cannot run: {error}; rerun: {}", child::rerun(&command))
-        }
+        Ok(mut command) => child::exec(&mut command),
         Err(message) => message,
     }
 }

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, PipeReader};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -22,6 +23,12 @@ pub(crate) fn run(command: &mut Command) -> Result<(), String> {
         .status()
         .map_err(|error| cannot_start(command, &error))?;
     succeeded(command, status)
+}
+
+/// Becomes a command, so that signals and the exit code are its own. Returns only when it cannot be started, with the reason.
+pub(crate) fn exec(command: &mut Command) -> String {
+    let error = command.exec();
+    cannot_start(command, &error)
 }
 
 /// Runs a command and returns what it printed; if it fails, what it said on stderr goes to ours (when it was captured).
@@ -172,7 +179,7 @@ fn cannot_start(command: &Command, error: &io::Error) -> String {
 }
 
 /// Quotes a word for the shell where it needs that.
-fn quoted(word: &OsStr) -> String {
+pub(crate) fn quoted(word: &OsStr) -> String {
     let word = word.to_string_lossy();
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

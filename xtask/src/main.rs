@@ -26,6 +26,7 @@ mod tidy;
 mod timeline;
 mod top;
 mod tsan;
+mod usage;
 mod verify;
 mod workspace;
 
@@ -76,7 +77,7 @@ enum Verb {
     /// Plant one fault after the other into a copy of the core; the simulated worlds must find each.
     Mutants {
         /// Plant only every n-th.
-        #[arg(long, value_name = "N", default_value_t = 1)]
+        #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = usage::count)]
         every: usize,
     },
     /// Run rank processes under kills, stops, aborts and early releases, in release; `soak --help` shows its own options.
@@ -111,7 +112,8 @@ enum Verb {
     },
     /// Boot the conformance suite without an operating system in emulators, and weigh the core.
     Bare {
-        /// Which images (x86, v7m, v6m); all if none is named.
+        /// Which images; all if none is named.
+        #[arg(value_parser = bare::names())]
         images: Vec<String>,
         /// Write the sizes down instead of comparing them.
         #[arg(long)]
@@ -120,6 +122,7 @@ enum Verb {
     /// Run every check beyond the tests, one row each, with a table at the end.
     Verify {
         /// Which checks; all if none is named.
+        #[arg(value_parser = verify::names())]
         checks: Vec<String>,
         /// Seconds instead of minutes: what belongs to every change.
         #[arg(long)]
@@ -156,6 +159,7 @@ enum Verb {
 }
 
 fn main() -> ExitCode {
+    usage::end_when_output_fails();
     let cli = Cli::parse();
     let done = Workspace::find().and_then(|workspace| match cli.verb {
         Verb::Run { args } => Err(run::exec(&workspace, &args)),

@@ -2,7 +2,6 @@
 
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -12,10 +11,7 @@ use crate::workspace::Workspace;
 /// Builds, then replaces this process, so that Ctrl-C and the exit code are the main job's own. Returns only an error.
 pub(crate) fn exec(workspace: &Workspace, args: &[OsString]) -> String {
     match command(workspace, args) {
-        Ok(mut command) => {
-            let error = command.exec();
-            format!("cannot run: {error}; rerun: {}", child::rerun(&command))
-        }
+        Ok(mut command) => child::exec(&mut command),
         Err(message) => message,
     }
 }
@@ -29,10 +25,11 @@ pub(crate) fn command(workspace: &Workspace, args: &[OsString]) -> Result<Comman
         &["build", "--release", "-p", "proxy-run", "-p", "nccom"],
     )?;
     let mut command = Command::new(&job.program);
-    command.args(args);
+    // In front, where a `--` among the arguments does not make it an operand.
     if !args.iter().any(|arg| names_library(arg)) {
         command.arg("--library").arg(&job.library);
     }
+    command.args(args);
     restore_library_path(&mut command, &workspace.target);
     Ok(command)
 }
@@ -59,7 +56,8 @@ fn build(workspace: &Workspace, args: &[&str]) -> Result<Job, String> {
     })
 }
 
-fn names_library(arg: &OsStr) -> bool {
+/// Whether an argument names the collective library, instead of the one that is built here.
+pub(crate) fn names_library(arg: &OsStr) -> bool {
     arg == "--library" || arg.to_string_lossy().starts_with("--library=")
 }
 

@@ -1,4 +1,4 @@
-//! `cargo xtask sim`: builds the simulated worlds in release and runs them; the arguments are the program's own.
+//! `cargo xtask sim`: builds the simulated worlds in release, then becomes their program, so that signals and the exit code are its own.
 
 use std::ffi::OsString;
 use std::process::{Command, ExitCode};
@@ -9,14 +9,11 @@ use crate::workspace::{Artifact, Workspace};
 /// The program, and the package that it is in.
 pub(crate) const PROGRAM: &str = "proxy-sim";
 
-/// The verb.
+/// The verb. Returns only when the program cannot be started.
 pub(crate) fn verb(workspace: &Workspace, args: &[OsString]) -> Result<ExitCode, String> {
     let what = "proxy-sim (release)";
     let built = workspace.build_quietly(&["build", "--release", "-p", PROGRAM], what)?;
-    let mut command = Command::new(program(&built)?);
-    command.args(args);
-    child::run(&mut command)?;
-    Ok(ExitCode::SUCCESS)
+    Err(child::exec(Command::new(program(&built)?).args(args)))
 }
 
 /// The program among what a build made.

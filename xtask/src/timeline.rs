@@ -10,6 +10,10 @@ use std::process::ExitCode;
 
 use serde_json::Value;
 
+use crate::usage;
+
+/// What this verb reads.
+const ACCEPTED: &str = "a trace that `cargo xtask run ... --trace FILE` has written";
 const WIDTH: f64 = 1200.0;
 /// Room for the names of rows.
 const LEFT: f64 = 190.0;
@@ -27,23 +31,35 @@ const GAP: f64 = 8.0;
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub(crate) struct Window {
     /// Draw this execution of all ranks alone.
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", allow_negative_numbers = true, value_parser = usage::number)]
     exec: Option<u64>,
     /// Draw from here on: microseconds after the first event of a rank, or of the execution.
-    #[arg(long, value_name = "US")]
+    #[arg(long, value_name = "US", allow_negative_numbers = true, value_parser = usage::micros)]
     from: Option<f64>,
     /// Draw up to here.
-    #[arg(long, value_name = "US")]
+    #[arg(long, value_name = "US", allow_negative_numbers = true, value_parser = usage::micros)]
     to: Option<f64>,
 }
 
 /// `timeline`.
 pub(crate) fn verb(file: &Path, out: &Path, window: Window) -> Result<ExitCode, String> {
-    let text = std::fs::read_to_string(file)
-        .map_err(|error| format!("trace {}: {error}", file.display()))?;
-    let picture =
-        draw(&text, window).map_err(|error| format!("trace {}: {error}", file.display()))?;
-    std::fs::write(out, picture).map_err(|error| format!("picture {}: {error}", out.display()))?;
+    let text = std::fs::read_to_string(file);
+    let text = text.map_err(|error| format!("{error}; accepted: {ACCEPTED}"));
+    let picture = text.and_then(|text| draw(&text, window));
+    let drawn = picture
+        .map_err(|what| format!("trace {}: {what}", file.display()))
+        .and_then(|picture| {
+            let unwritten = |error| {
+                format!(
+                    "picture {}: {error}; accepted: a file that can be written",
+                    out.display()
+                )
+            };
+            std::fs::write(out, picture).map_err(unwritten)
+        });
+    if let Err(what) = drawn {
+        return Ok(usage::refuse(&what));
+    }
     println!("{}", out.display());
     Ok(ExitCode::SUCCESS)
 }
@@ -96,7 +112,7 @@ impl Trace {
                     "it has no execution {exec}; accepted: {}",
                     self.executions()
                 ),
-                None => "it has no events of a rank".to_owned(),
+                None => format!("it has no events of a rank; accepted: {ACCEPTED}"),
             });
         }
         let from = first + window.from.unwrap_or(0.0);
@@ -146,10 +162,11 @@ fn draw(text: &str, window: Window) -> Result<String, String> {
 }
 
 fn read(text: &str) -> Result<Trace, String> {
-    let file: Value = serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?;
-    let events = file["traceEvents"].as_array().ok_or(
-        "no \"traceEvents\"; accepted: a trace that `cargo xtask run ... --trace FILE` has written",
-    )?;
+    let bad = |what: &str| format!("{what}; accepted: {ACCEPTED}");
+    let file: Value =
+        serde_json::from_str(text).map_err(|error| bad(&format!("it is no JSON ({error})")))?;
+    let events = file["traceEvents"].as_array();
+    let events = events.ok_or_else(|| bad("it has no list \"traceEvents\""))?;
     let mut trace = Trace::default();
     for event in events {
         let process = event["pid"].as_u64().unwrap_or(0);
@@ -407,8 +424,8 @@ mod tests {
     #[test]
     fn a_file_that_is_no_trace_is_refused() {
         for (text, wanted) in [
-            ("hello", "not JSON"),
-            ("{}", "no \"traceEvents\""),
+            ("hello", "it is no JSON"),
+            ("{}", "it has no list \"traceEvents\"; accepted: a trace"),
             (&trace(""), "it has no events"),
         ] {
             let error = draw(text, ALL).unwrap_err();

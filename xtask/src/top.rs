@@ -1,7 +1,6 @@
 //! `cargo xtask top`: builds `proxytop` in release and becomes it, so that Ctrl-C and the exit code are its own.
 
 use std::ffi::OsString;
-use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
 use crate::child;
@@ -28,10 +27,5 @@ pub(crate) fn verb(workspace: &Workspace, args: &[OsString]) -> Result<ExitCode,
         .filter(|artifact| artifact.target == PROGRAM)
         .find_map(|artifact| artifact.executable.as_ref())
         .ok_or_else(|| format!("the build made no program `{PROGRAM}`"))?;
-    let mut command = Command::new(program);
-    let error = command.args(args).exec();
-    Err(format!(
-        "cannot run: {error}; rerun: {}",
-        child::rerun(&command)
-    ))
+    Err(child::exec(Command::new(program).args(args)))
 }

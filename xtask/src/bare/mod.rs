@@ -159,6 +159,11 @@ pub(crate) fn verb(
     Ok(ExitCode::from(u8::from(failed > 0)))
 }
 
+/// What an image may be called.
+pub(crate) fn names() -> Vec<&'static str> {
+    IMAGES.map(|image| image.name).to_vec()
+}
+
 fn chosen(which: &[String]) -> Result<Vec<&'static Image>, String> {
     if which.is_empty() {
         return Ok(IMAGES.iter().collect());

@@ -18,6 +18,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use crate::child;
 use crate::workspace::Workspace;
 use link::{EXPORTS, Libraries};
 use place::{Entry, What};
@@ -36,7 +37,27 @@ pub(crate) fn verb(workspace: &Workspace, prefix: &Path) -> Result<ExitCode, Str
     for path in install(workspace, prefix, "release")? {
         println!("{}", path.display());
     }
+    let prefix = absolute(prefix)?;
+    println!("\nNext, in a shell:\n{}", next(&prefix));
     Ok(ExitCode::SUCCESS)
+}
+
+fn absolute(prefix: &Path) -> Result<PathBuf, String> {
+    std::path::absolute(prefix).map_err(|error| format!("--prefix {}: {error}", prefix.display()))
+}
+
+/// What to type to build a program with what is installed. Where the prefix needs quotes the compiler's line needs `eval`, as
+/// pkg-config writes names as a shell reads them.
+fn next(prefix: &Path) -> String {
+    let folder = |name: &str| child::quoted(prefix.join(name).as_os_str());
+    let (pkgconfig, lib) = (folder("lib/pkgconfig"), folder("lib"));
+    let line =
+        format!("cc program.c $(pkg-config --cflags --libs enc_proxy) -Wl,-rpath,{lib} -o program");
+    let line = match pkgconfig.starts_with('\'') {
+        true => format!("eval \"{line}\""),
+        false => line,
+    };
+    format!("export PKG_CONFIG_PATH={pkgconfig}\n{line}")
 }
 
 /// Builds with a profile of cargo and installs; returns the files. An error has changed nothing under the prefix.
@@ -45,8 +66,7 @@ pub(crate) fn install(
     prefix: &Path,
     profile: &str,
 ) -> Result<Vec<PathBuf>, String> {
-    let prefix = std::path::absolute(prefix)
-        .map_err(|error| format!("--prefix {}: {error}", prefix.display()))?;
+    let prefix = absolute(prefix)?;
     let libraries = link::libraries(workspace, profile)?;
     let tool = link::tool(workspace, profile)?;
     let entries = entries(&workspace.root, &libraries, tool)?;
@@ -103,4 +123,23 @@ fn private(root: &Path) -> Result<Vec<String>, String> {
         .collect();
     flags.extend(link::SYSTEM.map(str::to_owned));
     Ok(flags)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_next_can_be_typed() {
+        assert_eq!(
+            next(Path::new("/opt/proxy")),
+            "export PKG_CONFIG_PATH=/opt/proxy/lib/pkgconfig\n\
+             cc program.c $(pkg-config --cflags --libs enc_proxy) -Wl,-rpath,/opt/proxy/lib -o program"
+        );
+        let text = next(Path::new("/opt/a b"));
+        assert!(
+            text.starts_with("export PKG_CONFIG_PATH='/opt/a b/lib/pkgconfig'\neval \"cc "),
+            "{text}"
+        );
+    }
 }

@@ -78,6 +78,11 @@ const fn row(
     Row { name, short, run }
 }
 
+/// What a check may be called.
+pub(crate) fn names() -> Vec<&'static str> {
+    ROWS.iter().map(|row| row.name).collect()
+}
+
 /// A row that is a verb of its own may not run for longer.
 const LIMIT: Duration = Duration::from_secs(2400);
 
