@@ -3,6 +3,9 @@
 //! A process answers when it serves reports (`NEURON_RT_PROXY_REPORT=1`, or the API); same user only. Nothing is asked of a
 //! worker, so a stuck one is seen as well as a running one.
 
+#[path = "../sys/stdout.rs"]
+mod stdout;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, IsTerminal, Write};
@@ -17,10 +20,12 @@ use proxy_os::sys::terminal;
 
 #[derive(Debug, Parser)]
 #[command(
+    allow_negative_numbers = true,
     about = "Shows groups, workers and tasks of running proxy drivers, and the reason of a hang."
 )]
 struct Cli {
     /// Processes to look at; all that serve reports if none is given.
+    #[arg(value_name = "PID", value_parser = pid)]
     pids: Vec<u32>,
     /// Print once and end; without a terminal that is what happens anyway.
     #[arg(long, group = "how")]
@@ -38,27 +43,56 @@ struct Cli {
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with = "pids", group = "how")]
     merge: Vec<PathBuf>,
     /// Ranks of the job, so that those without a report are named.
-    #[arg(long, value_name = "RANKS")]
+    #[arg(long, value_name = "RANKS", value_parser = world)]
     world: Option<u32>,
     /// Seconds between two looks.
-    #[arg(long, default_value_t = 1.0, value_parser = interval)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = interval)]
     every: f64,
 }
+
+/// Exit code for what was typed, as the parser's own.
+const USAGE: u8 = 2;
 
 /// Columns and rows of a terminal that does not know its own.
 const SIZE: (usize, usize) = (80, 24);
 
 fn interval(text: &str) -> Result<f64, String> {
-    let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
-    let accepted = (0.05..=3600.0).contains(&seconds);
-    accepted
-        .then_some(seconds)
+    let seconds = text.parse().ok();
+    seconds
+        .filter(|seconds| (0.05..=3600.0).contains(seconds))
         .ok_or_else(|| "accepted: 0.05 to 3600 seconds".to_owned())
 }
 
+/// A process, by a number that the kernel can have given it.
+fn pid(text: &str) -> Result<u32, String> {
+    let most = i32::MAX.unsigned_abs();
+    whole(text, most).ok_or_else(|| format!("accepted: the number of a process, 1 to {most}"))
+}
+
+/// Ranks of a job, whose numbers have 16 bits.
+fn world(text: &str) -> Result<u32, String> {
+    let most = u16::MAX.into();
+    whole(text, most).ok_or_else(|| format!("accepted: 1 to {most}"))
+}
+
+/// A whole number above zero, in digits alone.
+fn whole(text: &str, most: u32) -> Option<u32> {
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    let number = digits.then(|| text.parse().ok()).flatten();
+    number.filter(|number| (1..=most).contains(number))
+}
+
 fn main() -> ExitCode {
+    if stdout::was_closed() {
+        eprintln!("proxytop: cannot write standard output: it is closed");
+        return ExitCode::FAILURE;
+    }
     match run(&Cli::parse()) {
         Ok(code) => code,
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+            eprintln!("proxytop: {error}");
+            ExitCode::from(USAGE)
+        }
         // A reader that has seen enough is no error.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
@@ -102,7 +136,11 @@ fn run(cli: &Cli) -> io::Result<ExitCode> {
 
 fn read(path: &PathBuf) -> io::Result<Report> {
     let bad = |error: &dyn std::fmt::Display| {
-        io::Error::other(format!("report {}: {error}", path.display()))
+        let what = format!(
+            "--merge {}: {error}; accepted: a report in JSON, as NEURON_RT_PROXY_REPORT_DIR collects them",
+            path.display()
+        );
+        io::Error::new(io::ErrorKind::InvalidInput, what)
     };
     let text = fs::read_to_string(path).map_err(|error| bad(&error))?;
     Report::from_json(&text).map_err(|error| bad(&error))
@@ -286,6 +324,57 @@ fn row(report: &Report, group: &Group, before: &Ended) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn every_refusal_has_option_value_and_what_is_accepted() {
+        Cli::command().debug_assert();
+        for (args, parts) in [
+            (
+                "extra",
+                &["'extra'", "[PID]", "accepted: the number of a process"][..],
+            ),
+            (
+                "0",
+                &["'0'", "[PID]", "accepted: the number of a process, 1 to"],
+            ),
+            ("--world x", &["'x'", "--world", "accepted: 1 to 65535"]),
+            ("--world 0", &["'0'", "--world", "accepted: 1 to 65535"]),
+            ("--world -1", &["'-1'", "--world", "accepted: 1 to 65535"]),
+            (
+                "--world 65536",
+                &["'65536'", "--world", "accepted: 1 to 65535"],
+            ),
+            ("--every x", &["'x'", "--every", "accepted: 0.05 to 3600"]),
+            (
+                "--every nan",
+                &["'nan'", "--every", "accepted: 0.05 to 3600"],
+            ),
+            ("--json", &["--once"]),
+            ("--once --json --full", &["--full", "--json"]),
+            ("--merge", &["--merge <FILE>"]),
+        ] {
+            let words = std::iter::once("proxytop").chain(args.split_whitespace());
+            let error = Cli::try_parse_from(words).expect_err(args);
+            let text = error.to_string();
+            assert!(
+                parts.iter().all(|part| text.contains(part)),
+                "{args}: {text}"
+            );
+            assert_eq!(error.exit_code(), i32::from(USAGE), "{args}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_no_report_is_named_with_what_is() {
+        for path in ["/nonexistent/report", "/proc/self/status", "/"] {
+            let error = read(&path.into()).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+            let text = error.to_string();
+            assert!(text.starts_with(&format!("--merge {path}: ")), "{text}");
+            assert!(text.contains("; accepted: a report in JSON"), "{text}");
+        }
+    }
 
     #[test]
     fn rows_are_cut_sentences_go_on_and_the_first_lines_stay_on_the_screen() {
