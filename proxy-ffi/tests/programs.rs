@@ -14,6 +14,8 @@ use std::path::Path;
 use common::{Scratch, command, finish, has, stand_in, start, succeed};
 
 const C11: &[&str] = &["-std=c11"];
+/// As the header promises: an embedder may have no newer language.
+const C99: &[&str] = &["-std=c99", "-pedantic-errors"];
 /// The C side under the sanitizers of addresses and of undefined behaviour.
 const SANITIZED: &[&str] = &[
     "-std=c11",
@@ -260,6 +262,26 @@ fn example_2_reduces_and_every_byte_is_right() {
     for flags in [C11, SANITIZED] {
         assert_eq!(example("2_all_reduce", flags, &library), SUMS);
     }
+}
+
+#[test]
+fn the_examples_are_c99() {
+    let scratch = Scratch::new();
+    for source in ["1_context", "2_all_reduce", "3_bus", "4_hang"] {
+        scratch.program("cc", &format!("examples/c/{source}.c"), C99);
+    }
+}
+
+/// Each rank meets the fault; the user is told once.
+#[test]
+fn example_2_tells_one_fault_once() {
+    let scratch = Scratch::new();
+    let program = scratch.program("cc", "examples/c/2_all_reduce.c", C99);
+    let output = finish(start(command(&program).arg("/dev/null")));
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert_eq!(text.matches("enc_proxy_library_open(").count(), 1, "{text}");
+    assert!(text.contains("\"/dev/null\": it is a device"), "{text}");
 }
 
 #[test]

@@ -43,6 +43,41 @@ fn h77_python_drives_a_collective_and_prints_the_dump() {
     assert!(text.contains("\"to\": \"DONE\""), "{text}");
 }
 
+/// A line for the user, and no traceback.
+#[test]
+fn h77_python_without_its_libraries_is_told_how_it_is_used() {
+    if !has("python3") {
+        return;
+    }
+    let ours = library_folder().join("libenc_proxy.so");
+    let ours = ours.to_str().expect("a path of our own making");
+    for (arguments, code, said) in [
+        (
+            &[][..],
+            2,
+            "usage: 6_dump.py <libenc_proxy.so> <libnccom.so>",
+        ),
+        (
+            &["/dev/null"],
+            2,
+            "usage: 6_dump.py <libenc_proxy.so> <libnccom.so>",
+        ),
+        (
+            &["/nonexistent/libenc_proxy.so", "x"],
+            1,
+            "6_dump.py: /nonexistent/libenc_proxy.so: ",
+        ),
+        (&[ours, "/dev/null"], 1, "\"/dev/null\": it is a device"),
+    ] {
+        let mut python = command(Path::new("python3"));
+        python.arg(package("examples/c/6_dump.py")).args(arguments);
+        let output = finish(start(&mut python));
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{text}");
+        assert!(text.contains(said) && !text.contains("Traceback"), "{text}");
+    }
+}
+
 #[test]
 fn h77_a_second_thread_counts_while_one_waits() {
     let Some(mut python) = python(&["stuck", "briefly"]) else {

@@ -25,10 +25,11 @@ struct channel {
     uint64_t unused[8];
 };
 
-/* The host index memory of one connector: a word at the start of each of 16 lines. */
+/* The host index memory of one connector: a word at the start of each of 16 lines. The attribute is that of gcc and clang, as C99 has no
+ * word for it. */
 struct index_memory {
-    _Alignas(128) uint32_t words[16][32];
-};
+    uint32_t words[16][32];
+} __attribute__((aligned(128)));
 
 enum { RECEIVE, SEND };
 static struct index_memory index_words[2];
@@ -140,9 +141,10 @@ static bananaphone *meet(const char *job, uint32_t rank)
 
 static int run_rank(const char *path, const char *job, uint32_t rank)
 {
-    bananaphone *bus = meet(job, rank);
+    /* Before the ranks meet: one that fails here is nobody's lost peer. */
     enc_proxy_library *library;
     MUST(enc_proxy_library_open(path, &library));
+    bananaphone *bus = meet(job, rank);
 
     /* Rank 0 makes the id of the communicator and gives it to the others. */
     uint8_t id[ENC_PROXY_UNIQUE_ID_BYTES];
@@ -195,6 +197,15 @@ static int run_rank(const char *path, const char *job, uint32_t rank)
     return 0;
 }
 
+/* Passes on what a rank has written to its standard error. */
+static void show(int errors)
+{
+    char text[4096];
+    ssize_t length;
+    while ((length = read(errors, text, sizeof text)) > 0)
+        fwrite(text, 1, (size_t)length, stderr);
+}
+
 int main(int argc, char **argv)
 {
     const char *path = argc > 1 ? argv[1] : "libnccom.so";
@@ -202,18 +213,31 @@ int main(int argc, char **argv)
     snprintf(job, sizeof job, "all-reduce-%ld", (long)getpid());
     /* The ranks are forked before anything of the driver is used: a process that has used it forks children that cannot. */
     pid_t ranks[RANKS];
+    int errors[RANKS][2];
     for (uint32_t rank = 0; rank < RANKS; rank++) {
+        if (pipe(errors[rank]) != 0)
+            die("pipe failed");
         ranks[rank] = fork();
-        if (ranks[rank] == 0)
+        if (ranks[rank] == 0) {
+            dup2(errors[rank][1], STDERR_FILENO);
             exit(run_rank(path, job, rank));
+        }
         if (ranks[rank] < 0)
             die("fork failed");
+        close(errors[rank][1]);
     }
+    /* One fault makes every rank fail: what the first one says is enough. */
     int failed = 0;
-    for (int rank = 0; rank < RANKS; rank++) {
-        int status;
-        if (waitpid(ranks[rank], &status, 0) < 0 || status != 0)
-            failed = 1;
+    for (int left = RANKS; left > 0; left--) {
+        int status, rank = 0;
+        pid_t ended = wait(&status);
+        while (rank < RANKS - 1 && ranks[rank] != ended)
+            rank++;
+        if (status == 0 || !failed)
+            show(errors[rank][0]);
+        if (WIFSIGNALED(status) && !failed)
+            fprintf(stderr, "rank %d was killed by signal %d\n", rank, WTERMSIG(status));
+        failed |= status != 0;
     }
     if (!failed)
         printf("all_reduce: %d ranks, %d executions of %d elements, every sum is right\n", RANKS, EXECUTIONS, ELEMENTS);

@@ -126,6 +126,9 @@ class Driver:
 
 
 def main():
+    if len(sys.argv) < 3:
+        print("usage: 6_dump.py <libenc_proxy.so> <libnccom.so> [stuck [briefly]]", file=sys.stderr)
+        sys.exit(2)
     stuck = "stuck" in sys.argv[3:]
     driver = Driver(sys.argv[1], sys.argv[2], stuck)
     driver.call("enc_enq_proxy_tasks", driver.context, c.c_uint64(812))
@@ -154,4 +157,7 @@ def main():
     driver.close()
 
 
-main()
+try:
+    main()
+except (OSError, RuntimeError) as error:
+    sys.exit(f"6_dump.py: {error}")
