@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 /// A source beside this package.
 fn source(name: &str) -> PathBuf {
@@ -35,10 +36,11 @@ pub fn original() -> Option<PathBuf> {
     compile("c++", &args, "cc/original.cc", "original")
 }
 
-/// The collective library of the benches.
+/// The collective library of the benches. Compiled once by a process, as every context asks for it.
 pub fn library() -> Option<PathBuf> {
+    static LIBRARY: OnceLock<Option<PathBuf>> = OnceLock::new();
     let args = ["-shared", "-fPIC", "-O2"];
-    compile("cc", &args, "cc/library.c", "libbench_nccom.so")
+    (LIBRARY.get_or_init(|| compile("cc", &args, "cc/library.c", "libbench_nccom.so"))).clone()
 }
 
 /// The program for Open MPI.
