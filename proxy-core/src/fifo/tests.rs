@@ -405,6 +405,10 @@ fn corrupt<R: Clone + PartialEq>(
 }
 
 #[test]
+#[cfg_attr(
+    miri,
+    ignore = "plain arithmetic on many arrays, which takes minutes there"
+)]
 fn no_single_change_passes_unless_it_is_sound() {
     corrupt(
         |t| &mut t.ops,

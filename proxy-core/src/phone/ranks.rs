@@ -117,3 +117,16 @@ impl fmt::Display for RankSet {
         f.write_str("}")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rank_goes_in_and_out_and_one_beyond_the_bus_changes_nothing() {
+        let both = RankSet::default().with(3).with(40);
+        assert!(both.has(3) && both.has(40));
+        assert_eq!(both.without(40), RankSet::default().with(3));
+        assert_eq!(both.without(u16::MAX), both);
+    }
+}

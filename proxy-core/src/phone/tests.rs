@@ -15,6 +15,11 @@ pub(super) fn zeroed(words: usize) -> Vec<Word> {
     (0..words).map(|_| Word::new(0)).collect()
 }
 
+/// So many rounds, or a hundredth of them under an interpreter, which is that much slower.
+pub(super) const fn rounds(many: u64) -> u64 {
+    if cfg!(miri) { many / 100 } else { many }
+}
+
 /// Runs `test` on a fresh bus.
 pub(super) fn on_bus<R>(
     world: u16,

@@ -1,8 +1,8 @@
 //! The shared side: append, poll, check, full, closed, contexts.
 
 use proxy_core::{
-    Bell, Cause, ContextError, ContextId, EnqueueError, ExecId, Next, Poll, PollError, Rank,
-    RunState, Shut, Spec, Status, TaskKind, Ticket,
+    Bell, Cause, ContextError, ContextId, EnqueueError, ExecId, Next, OrderError, Poll, PollError,
+    Rank, RunState, Shut, Spec, Status, TaskKind, Ticket,
 };
 
 use crate::desk::{Desk, ENDS, IDLE, Small, Worker};
@@ -219,6 +219,9 @@ fn an_ordered_task_has_its_verdict_before_the_worker_comes() -> Outcome {
     ensure!(queue.order(ticket, Cause::TimedOut).is_ok(), "ordered");
     let later = queue.order(ticket, Cause::Aborted).is_ok();
     ensure!(later, "a second order is no error, and changes nothing");
+    let never = Ticket::from_parts(ticket.slot(), 1 << 20);
+    let unknown = queue.order(never, Cause::Aborted);
+    ensure!(unknown == Err(OrderError::Unknown), "nobody's ticket");
     ensure!(queue.conclude(ticket), "the code is given");
     let told = queue.poll(ticket);
     ensure!(told == Ok(Poll::Done(Status::TIMEOUT)), "the first cause");

@@ -1,7 +1,8 @@
-//! Row `coverage`: which lines and branches of the core its tests reach: unit tests, conformance, oracle, requirements and
-//! fuzz corpora. Every line has to be reached, but those that `tests/coverage.txt` argues for.
+//! Row `coverage`: which lines and branches of the core its tests reach: unit tests, conformance, oracle, requirements, fuzz
+//! corpora, exhaustion and worlds. Every line has to be reached, but those that `tests/coverage.txt` argues for.
 //!
-//! Doc tests and loom models are not counted: they are built differently.
+//! Doc tests and loom models are not counted: they are built differently. Nor are lines without a word, which belong to others, and
+//! the constructors of shared values, which are constants but for loom's.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -19,7 +20,7 @@ use crate::workspace::Workspace;
 const ARGUED: &str = "tests/coverage.txt";
 
 /// The tests that count.
-const TESTS: [&str; 16] = [
+const TESTS: [&str; 24] = [
     "-p",
     "proxy-core",
     "-p",
@@ -35,7 +36,15 @@ const TESTS: [&str; 16] = [
     "core_requirements",
     "--test",
     "h66_hostile",
-    "--test=fuzz_corpora",
+    "--test",
+    "fuzz_corpora",
+    "--test",
+    "core_texts",
+    "-p",
+    "proxy-sim",
+    "--test",
+    "exhaustion",
+    "--test=worlds",
 ];
 
 /// More than any of the test programs takes.
@@ -77,7 +86,10 @@ fn build(workspace: &Workspace, place: &Path) -> Result<Vec<(PathBuf, PathBuf)>,
     let mut programs = Vec::new();
     for artifact in artifacts {
         let folder = artifact.manifest.parent().map(Path::to_path_buf);
-        if let (Some(program), Some(folder)) = (artifact.executable, folder) {
+        if let (Some(program), Some(folder)) = (artifact.executable, folder)
+            // A package's own program is built beside its tests, and lies elsewhere.
+            && program.parent().is_some_and(|place| place.ends_with("deps"))
+        {
             programs.push((folder, program));
         }
     }
@@ -87,14 +99,16 @@ fn build(workspace: &Workspace, place: &Path) -> Result<Vec<(PathBuf, PathBuf)>,
 /// Prints the table and compares the missed lines with those that are argued for.
 fn judge(workspace: &Workspace, files: &BTreeMap<String, Reached>) -> Result<Found, String> {
     let argued = argued(&workspace.root.join(ARGUED))?;
-    let mut missed = BTreeSet::new();
+    let (mut missed, mut texts) = (BTreeSet::new(), BTreeMap::new());
     for (name, reached) in files {
         let text = fs::read_to_string(workspace.root.join(name))
             .map_err(|error| format!("{name}: {error}"))?;
-        for number in &reached.missed {
-            let line = text.lines().nth(number - 1).unwrap_or("");
-            missed.insert((name.clone(), line.trim().to_owned()));
-        }
+        let lines = counted(&text);
+        let at = |number: &usize| *lines.get(number - 1).unwrap_or(&"");
+        let lines = reached.missed.iter().map(at);
+        let counted = lines.filter(|line| !line.is_empty());
+        missed.extend(counted.map(|line| (name.clone(), line.to_owned())));
+        texts.insert(name.clone(), text);
     }
     let rows: Vec<_> = files
         .iter()
@@ -108,8 +122,14 @@ fn judge(workspace: &Workspace, files: &BTreeMap<String, Reached>) -> Result<Fou
         .difference(&argued)
         .map(|(name, line)| format!("{name}: nothing reaches: {line}"))
         .collect();
-    let stale = argued.difference(&missed);
-    wrong.extend(stale.map(|(name, line)| format!("{ARGUED}: {name}: reached or gone: {line}")));
+    for (name, line) in argued.difference(&missed) {
+        // What only a second thread at the right moment leads to is reached in some runs.
+        let is_there = |text: &String| counted(text).contains(&line.as_str());
+        match texts.get(name).is_some_and(is_there) {
+            true => println!("reached in this run, though argued for: {name}: {line}"),
+            false => wrong.push(format!("{ARGUED}: {name}: gone: {line}")),
+        }
+    }
     if !wrong.is_empty() {
         return Err(wrong.join("\n"));
     }
@@ -118,6 +138,25 @@ fn judge(workspace: &Workspace, files: &BTreeMap<String, Reached>) -> Result<Fou
         llvm::sums(files),
         argued.len()
     )))
+}
+
+/// The lines of a file, trimmed; empty where a line need not be reached.
+fn counted(text: &str) -> Vec<&str> {
+    let mut constant = false;
+    let mut lines = Vec::new();
+    // A file's own tests are no part of what is measured.
+    let end = text
+        .find("\n#[cfg(test)]\nmod tests {")
+        .unwrap_or(text.len());
+    for line in text[..end].lines() {
+        let trimmed = line.trim();
+        constant |= trimmed == "shared_fn! {";
+        let is_word = trimmed.contains(|c: char| c.is_alphanumeric() || c == '_');
+        lines.push(if is_word && !constant { trimmed } else { "" });
+        // Those blocks stand in an `impl`, one level in.
+        constant &= line != "    }";
+    }
+    lines
 }
 
 fn row(name: &str, reached: &Reached) -> Vec<String> {
@@ -146,4 +185,17 @@ fn argued(file: &Path) -> Result<BTreeSet<(String, String)>, String> {
         argued.insert(parts.ok_or_else(|| failed(&format!("not `file: line # why`: {line}")))?);
     }
     Ok(argued)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_without_a_word_and_constants_need_not_be_reached() {
+        let text = "impl A {\n    shared_fn! {\n        fn new() -> Self {\n            Self { a }\n        }\n    }\n\n    fn b() {\n    }\n}\n";
+        let counted = counted(text);
+        let lines: Vec<_> = counted.iter().filter(|line| !line.is_empty()).collect();
+        assert_eq!(lines, [&"impl A {", &"fn b() {"]);
+    }
 }

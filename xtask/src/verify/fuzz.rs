@@ -66,14 +66,15 @@ pub(super) fn run(workspace: &Workspace, options: Options) -> Result<Found, Stri
         }
     }
     let reached = reached(workspace, &targets, &given)?;
+    let count = targets.len();
     Ok(Found::Ran(format!(
-        "runs: {runs}; the core by the corpora: {reached}"
+        "{count} targets, {runs} runs; of the core: {reached}"
     )))
 }
 
-/// Fuzzes all targets, some at a time; how many inputs each ran, or what each found.
-fn all_for(targets: &[Target], given: &[(&str, PathBuf)], seconds: u64) -> Result<String, String> {
-    let (mut shown, mut wrong) = (Vec::new(), Vec::new());
+/// Fuzzes all targets, some at a time; how many inputs they ran, or what each found.
+fn all_for(targets: &[Target], given: &[(&str, PathBuf)], seconds: u64) -> Result<u64, String> {
+    let (mut sum, mut wrong) = (0, Vec::new());
     for some in targets.chunks(AT_A_TIME) {
         let outcomes: Vec<_> = thread::scope(|scope| {
             let start = |target| scope.spawn(move || fuzz(given, target, seconds));
@@ -85,13 +86,13 @@ fn all_for(targets: &[Target], given: &[(&str, PathBuf)], seconds: u64) -> Resul
         });
         for (target, outcome) in some.iter().zip(outcomes) {
             match outcome {
-                Ok(runs) => shown.push(format!("{} {runs}", target.name)),
+                Ok(runs) => sum += runs,
                 Err(what) => wrong.push(format!("{}: {what}", target.name)),
             }
         }
     }
     match wrong.is_empty() {
-        true => Ok(shown.join(", ")),
+        true => Ok(sum),
         false => Err(wrong.join("\n")),
     }
 }

@@ -9,7 +9,7 @@ use std::vec::Vec;
 
 use super::{Elsewhere, GENERATION_SHIFT, Gather, Participant, RankSet, Verdict};
 use crate::phone::layout::Segment;
-use crate::phone::tests::{Random, on_bus};
+use crate::phone::tests::{Random, on_bus, rounds};
 use crate::phone::{Corrupt, Wake};
 use crate::sync::Ordering;
 
@@ -250,10 +250,10 @@ fn forgo(rank: &mut Participant<'_>, exec: u64) -> Verdict {
 #[test]
 fn a_thousand_generations_follow_each_other() {
     on_barrier(3, |_, mut all| {
-        for exec in 0..1000 {
+        for exec in 0..rounds(1000) {
             pass(&mut all, exec);
         }
-        assert_eq!(all[0].generation(), 1000);
+        assert_eq!(u64::from(all[0].generation()), rounds(1000));
     });
 }
 
@@ -378,7 +378,7 @@ fn random_step(
 /// Random steps of four participants: in each generation all pass or all fail, and who has been told stays told.
 #[test]
 fn h21_no_generation_passes_for_some_and_fails_for_others() {
-    for seed in 0..200 {
+    for seed in 0..rounds(200) {
         on_barrier(4, |_, mut all| {
             let mut random = Random::new(seed);
             let mut waits = [false; 4];
@@ -401,7 +401,7 @@ fn h21_no_generation_passes_for_some_and_fails_for_others() {
 /// Rank 2 dies just before it arrives, while rank 1's deadline ends.
 #[test]
 fn h21_a_death_before_the_arrival_fails_both_others_alike() {
-    for _ in 0..1000 {
+    for _ in 0..rounds(1000) {
         on_barrier(3, |_, mut all| {
             let _ = all.pop();
             let verdicts: Vec<Verdict> = std::thread::scope(|scope| {

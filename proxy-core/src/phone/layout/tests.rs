@@ -9,6 +9,12 @@ use crate::phone::Wake;
 use crate::phone::tests::zeroed;
 
 #[test]
+fn the_hash_of_a_build_is_that_of_its_constants() {
+    // The constant is the compiler's; here the same function runs.
+    assert_eq!(hash(), HASH);
+}
+
+#[test]
 fn areas_follow_each_other_without_a_gap_or_an_overlap() {
     let geometry = Geometry::new(3, 2, 4).unwrap();
     let mut lines = std::vec::Vec::new();

@@ -22,6 +22,7 @@ fn a_change_without_sleepers_calls_nobody() {
     assert_eq!(signal.nudge(), Wake::Nobody);
     assert_eq!(signal.load(), 8);
     assert_eq!(values(&words), [8, 0, 0]);
+    assert_eq!(signal.index(), 2, "the word of its calls");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::phone::Wake;
 use crate::phone::member::Members;
 use crate::phone::ring::cell::{self, capacity};
 use crate::phone::ring::{Producer, Reader, Received, RecvError, SendError, To};
-use crate::phone::tests::{Random, on_bus};
+use crate::phone::tests::{Random, on_bus, rounds};
 
 /// A message as it waits for a reader: number of the cell it begins in, counted from the start of the run; tag; length.
 type Waiting = (u64, u32, usize);
@@ -160,7 +160,7 @@ fn run(seed: u64) {
 
 #[test]
 fn a_thousand_random_steps_are_as_the_oracle_says() {
-    for seed in 0..300 {
+    for seed in 0..rounds(300) {
         let outcome = std::panic::catch_unwind(|| run(seed));
         assert!(outcome.is_ok(), "seed {seed}");
     }
