@@ -55,6 +55,7 @@ record!(enc_proxy_library_version {
 });
 
 /// Opens a collective library: a path with a slash is taken as it is, a bare name (`libnccom.so`) as the dynamic loader finds it.
+/// A path has to lead to a regular file that is a whole library of this machine: what would wait, or end the process by `SIGBUS`, is an error.
 /// The first call for a name decides: later ones get the same library, or the same error. The file stays mapped until the process ends.
 ///
 /// - `name`: terminated, at most 4095 bytes.

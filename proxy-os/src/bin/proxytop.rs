@@ -84,10 +84,17 @@ fn whole(text: &str, most: u32) -> Option<u32> {
 
 fn main() -> ExitCode {
     if stdout::was_closed() {
-        eprintln!("proxytop: cannot write standard output: it is closed");
-        return ExitCode::FAILURE;
+        return unwritten(&"it is closed");
     }
-    match run(&Cli::parse()) {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        // Help is one, too.
+        Err(error) => match error.print() {
+            Err(full) if !error.use_stderr() => return unwritten(&full),
+            _ => return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(USAGE)),
+        },
+    };
+    match run(&cli) {
         Ok(code) => code,
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
             eprintln!("proxytop: {error}");
@@ -95,11 +102,14 @@ fn main() -> ExitCode {
         }
         // A reader that has seen enough is no error.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("proxytop: {error}");
-            ExitCode::FAILURE
-        }
+        Err(error) => unwritten(&error),
     }
+}
+
+/// Says why what was found could not be shown.
+fn unwritten(why: &dyn std::fmt::Display) -> ExitCode {
+    eprintln!("proxytop: cannot write standard output: {why}");
+    ExitCode::FAILURE
 }
 
 fn run(cli: &Cli) -> io::Result<ExitCode> {

@@ -1,6 +1,8 @@
 //! A program that has nothing but an installation: by plain compiler and pkg-config, and by CMake; shared and static.
 
-use proxy_install::{Scratch, given, has, program, succeed};
+use std::path::Path;
+
+use proxy_install::{Scratch, finish, given, has, program, succeed};
 
 /// Warnings are errors.
 const COMPILE: &str = "cc -std=c11 -Wall -Wextra -Werror -o all_reduce all_reduce.c";
@@ -61,4 +63,26 @@ fn the_tool_starts_from_where_it_is_installed() {
     };
     let help = succeed(program(&prefix.join("bin/proxytop"), None).arg("--help"));
     assert!(help.contains("Usage: proxytop"), "{help}");
+}
+
+/// What cannot be shown is an error, also where the runtime would hide it.
+#[test]
+fn the_tool_tells_when_nobody_gets_what_it_shows() {
+    let Some(prefix) = given("PROXY_PREFIX") else {
+        return;
+    };
+    for (to, why) in [
+        (">&-", "it is closed"),
+        (">/dev/full", "No space left on device"),
+    ] {
+        for what in ["--help", "--once", "--once --json"] {
+            let mut shell = program(Path::new("sh"), None);
+            shell.args(["-c", &format!("exec \"$0\" {what} {to}")]);
+            let output = finish(shell.arg(prefix.join("bin/proxytop")));
+            let text = String::from_utf8_lossy(&output.stderr);
+            let told = format!("proxytop: cannot write standard output: {why}");
+            assert_eq!(output.status.code(), Some(1), "{what} {to}: {text}");
+            assert!(text.starts_with(&told), "{what} {to}: {text}");
+        }
+    }
 }
