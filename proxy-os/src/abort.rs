@@ -124,7 +124,7 @@ impl ProxyQueue {
             return Ok(());
         }
         let shared = self.shared();
-        let entered = shared.watch.observe();
+        let entered = shared.observe();
         let look = || self.held(&tickets).is_empty().then_some(());
         let left = timeout.saturating_sub(since.elapsed());
         if shared.completion.wait(left, look).is_some() {
@@ -135,7 +135,7 @@ impl ProxyQueue {
         if held.is_empty() {
             return Ok(());
         }
-        let inside = shared.watch.observe();
+        let inside = shared.observe();
         Err(AbortError::Overruled {
             inside: inside.filter(|inside| entered.is_some_and(|entered| entered.is(inside))),
             waited: since.elapsed(),

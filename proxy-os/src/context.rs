@@ -1,6 +1,6 @@
 //! Contexts: what the tasks of one loaded collective work on, checked once when the context is built.
 
-mod note;
+pub(crate) mod note;
 mod table;
 
 use std::fmt;

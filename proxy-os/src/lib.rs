@@ -42,6 +42,8 @@ mod leave;
 pub mod left;
 pub mod log;
 pub mod nccom;
+#[doc(hidden)]
+pub mod pass;
 pub mod queue;
 pub mod registry;
 pub mod report;

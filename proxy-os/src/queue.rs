@@ -74,6 +74,28 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    fn new(gid: Gid, settings: &Settings) -> Result<Arc<Self>, StartError> {
+        Ok(Arc::new(Self {
+            gid,
+            core: zeroed::queue(),
+            bell: EventFd::new().map_err(StartError::Doorbell)?,
+            contexts: ContextTable::default(),
+            recorder: zeroed::recorder(),
+            watch: Watch::default(),
+            latencies: Latencies::default(),
+            trace: trace::Slot::default(),
+            chart: settings.proxy_histogram().clone().map(Chart::new),
+            times_appends: *settings.latency_from_append(),
+            completion: Completion::default(),
+            abort: AtomicBool::new(false),
+            retired: AtomicBool::new(false),
+            left: Left::default(),
+            limits: Limits::new(settings),
+            tracks: Mutex::default(),
+            reports: Reports::default(),
+        }))
+    }
+
     pub(crate) fn obey(&self, bell: Bell) {
         if bell == Bell::Ring {
             self.watch.count_ring();
@@ -132,40 +154,32 @@ impl ProxyQueue {
             return Err(StartError::Forked);
         }
         let mask = affinity::place(&settings.placement()).map_err(StartError::Place)?;
-        let shared = Arc::new(Shared {
-            gid,
-            core: zeroed::queue(),
-            bell: EventFd::new().map_err(StartError::Doorbell)?,
-            contexts: ContextTable::default(),
-            recorder: zeroed::recorder(),
-            watch: Watch::default(),
-            latencies: Latencies::default(),
-            trace: trace::Slot::default(),
-            chart: settings.proxy_histogram().clone().map(Chart::new),
-            times_appends: *settings.latency_from_append(),
-            completion: Completion::default(),
-            abort: AtomicBool::new(false),
-            retired: AtomicBool::new(false),
-            left: Left::default(),
-            limits: Limits::new(settings),
-            tracks: Mutex::default(),
-            reports: Reports::default(),
-        });
+        let shared = Shared::new(gid, settings)?;
         watchdog::watch(&shared);
         let thread = worker::spawn(Arc::clone(&shared), worker::budget(settings), mask.as_ref());
         let thread = thread.map_err(StartError::Thread)?;
         let tid = thread.tid();
-        let queue = Arc::new(Self {
+        let queue = Self::with(shared, Life::Running(thread), tid, settings);
+        leave::remember(&queue);
+        diagnosis::remember(&queue.shared, tid, settings);
+        Ok(queue)
+    }
+
+    /// A queue whose passes somebody else makes.
+    pub(crate) fn without_worker(gid: Gid, settings: &Settings) -> Result<Arc<Self>, StartError> {
+        let shared = Shared::new(gid, settings)?;
+        Ok(Self::with(shared, Life::Ended, 0, settings))
+    }
+
+    fn with(shared: Arc<Shared>, life: Life, tid: u32, settings: &Settings) -> Arc<Self> {
+        Arc::new(Self {
             shared,
-            life: Mutex::new(Life::Running(thread)),
+            life: Mutex::new(life),
             settled: Condvar::new(),
             waited: AtomicBool::new(false),
             tid,
             _reports: diagnosis::for_queue(settings),
-        });
-        leave::remember(&queue);
-        diagnosis::remember(&queue.shared, tid, settings);
-        Ok(queue)
+        })
     }
 
     /// Registers a context.
@@ -228,7 +242,7 @@ impl ProxyQueue {
         if self.is_worker() {
             return Err(ReleaseError::FromWorker);
         }
-        let entered = self.shared.watch.observe();
+        let entered = self.shared.observe();
         self.close(way);
         let since = Instant::now();
         let ended = match self.take_thread(timeout) {
@@ -259,7 +273,7 @@ impl ProxyQueue {
         if way == Release::Abort {
             self.overrule(&unfinished);
         }
-        let inside = self.shared.watch.observe();
+        let inside = self.shared.observe();
         match inside.filter(|inside| entered.is_some_and(|entered| entered.is(inside))) {
             Some(inside) => {
                 self.shared.left.leave();
@@ -376,6 +390,11 @@ impl ProxyQueue {
     }
 
     pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    /// For who works on the queue as its worker.
+    pub(crate) const fn shared_arc(&self) -> &Arc<Shared> {
         &self.shared
     }
 }

@@ -236,7 +236,7 @@ impl Shared {
     /// The record of a task as of now. Waits for nobody.
     pub(crate) fn record(&self, task: &TaskView, cause: Cause) -> Record {
         let now = clock::monotonic_ns();
-        let (inside, blind) = match self.watch.try_observe() {
+        let (inside, blind) = match self.try_observe() {
             Ok(inside) => (inside, false),
             Err(_) => (None, true),
         };
@@ -277,7 +277,7 @@ impl ProxyQueue {
         let unfinished = self.unfinished();
         let record = |task: &TaskView| shared.record(task, Cause::Request);
         let tasks: Vec<Record> = unfinished.iter().map(record).collect();
-        let observed = shared.watch.try_observe();
+        let observed = shared.try_observe();
         Dump {
             gid: shared.gid,
             state: match shared.core.shut_by() {

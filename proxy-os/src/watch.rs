@@ -2,14 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError, TryLockError};
 use std::time::Duration;
 
-use proxy_core::ladder::Levels;
-use proxy_core::{EnqueueError, Next, Status, Tick};
+use proxy_core::ladder::Wait;
+use proxy_core::{ContextId, EnqueueError, Status, Tick};
 
+use crate::context::note::Entered;
 use crate::diagnosis;
+use crate::queue::Shared;
 use crate::sys::clock;
 
 /// A call into the library.
@@ -42,14 +44,15 @@ pub struct InCall {
     /// For how long it has been seen there. The worker reads no clock for this, so the call may be older by as much time as went
     /// by until somebody looked: the watchdog does, see [`watchdog`](crate::watchdog).
     pub age: Duration,
-    number: u32,
+    context: ContextId,
+    entered: Entered,
 }
 
 impl InCall {
     /// Whether both are one and the same call.
     #[must_use]
-    pub const fn is(&self, other: &Self) -> bool {
-        self.number == other.number
+    pub fn is(&self, other: &Self) -> bool {
+        (self.context, self.entered) == (other.context, other.entered)
     }
 }
 
@@ -91,121 +94,137 @@ pub struct Counters {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Held;
 
-/// Written by the worker (and, for rings, by producers), read by anybody.
+/// Written by the worker (and, for rings and refused appends, by producers), read by anybody.
+///
+/// A tick writes as little as it can: one of four counters, by what follows it, from which the others are added up by who reads, and the steps.
+/// The library calls are noted by their contexts.
 ///
 /// Relaxed throughout: every word is a message by itself and orders nothing. On lines of its own (in pairs, as they are prefetched):
 /// it is written in every tick, and its neighbours are what every append reads.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Watch {
-    call: AtomicU32,
-    calls: AtomicU32,
-    ticks: AtomicU64,
+    /// Ticks by how the worker waited after them: it went on at once, paused, gave its core away, or was to sleep, whether or not there was
+    /// something to see first.
+    waits: [AtomicU64; 4],
     steps: AtomicU64,
-    idle_ticks: AtomicU64,
     drained: AtomicU64,
     ended: AtomicU64,
     asleep: AtomicBool,
     /// Failed tasks by code. Locked by the worker when a task fails, for the time of an increment.
     errors: Mutex<BTreeMap<i32, u64>>,
-    pauses: AtomicU64,
-    yields: AtomicU64,
     sleeps: AtomicU64,
     rings: AtomicU64,
     failures: AtomicU64,
     full: AtomicU64,
-    /// The last call that an observer has seen, by its number, and when it first did. Never locked by the worker.
-    sighting: Mutex<(u32, u64)>,
+    /// The last call that an observer has seen, and when it first did. Never locked by the worker.
+    sighting: Mutex<Sighting>,
+}
+
+/// A call, and when it was first seen.
+type Sighting = Option<(InCall, u64)>;
+
+impl Shared {
+    /// The call that the worker is in, and how long observers have seen it there. Any thread but the worker.
+    pub(crate) fn observe(&self) -> Option<InCall> {
+        let found = self.contexts.entered()?;
+        let mut sighting = (self.watch.sighting.lock()).unwrap_or_else(PoisonError::into_inner);
+        Some(self.watch.sight(found, &mut sighting))
+    }
+
+    /// The same without waiting for anybody.
+    pub(crate) fn try_observe(&self) -> Result<Option<InCall>, Held> {
+        self.watch.try_sight(self.contexts.try_entered()?)
+    }
+}
+
+/// Adds to a counter. Its only writer, so that no read-modify-write is needed.
+#[inline]
+fn add(word: &AtomicU64, count: u32) {
+    // Relaxed, both: see `Watch`.
+    let sum = word.load(Ordering::Relaxed).wrapping_add(count.into());
+    word.store(sum, Ordering::Relaxed);
 }
 
 impl Watch {
-    pub(crate) fn enter(&self, call: SeamCall) {
-        // Relaxed, both: see the type. The worker is the only writer, so a plain increment does.
-        let calls = self.calls.load(Ordering::Relaxed).wrapping_add(1);
-        self.calls.store(calls, Ordering::Relaxed);
-        self.call.store(call as u32, Ordering::Relaxed);
+    /// When observers first saw the worker inside a call that it is found in now.
+    fn sight(&self, (context, entered): (ContextId, Entered), sighting: &mut Sighting) -> InCall {
+        let now = clock::monotonic_ns();
+        let mut found = InCall {
+            call: entered.call,
+            age: Duration::ZERO,
+            context,
+            entered,
+        };
+        let since = match sighting {
+            Some((seen, since)) if seen.is(&found) => *since,
+            _ => now,
+        };
+        *sighting = Some((found, since));
+        found.age = Duration::from_nanos(now.saturating_sub(since));
+        found
     }
 
-    pub(crate) fn leave(&self) {
-        // Relaxed: see the type.
-        self.call.store(0, Ordering::Relaxed);
-    }
-
-    /// The call that the worker is in, and how long observers have seen it there. Any thread but the worker.
-    pub(crate) fn observe(&self) -> Option<InCall> {
-        let mut sighting = self.sighting.lock().unwrap_or_else(PoisonError::into_inner);
-        self.sight(&mut sighting)
-    }
-
-    /// The same without waiting for another observer.
-    pub(crate) fn try_observe(&self) -> Result<Option<InCall>, Held> {
+    /// A call that was found, with its age; an error instead of a wait for another observer.
+    pub(crate) fn try_sight(
+        &self,
+        found: Option<(ContextId, Entered)>,
+    ) -> Result<Option<InCall>, Held> {
+        let Some(found) = found else { return Ok(None) };
         match self.sighting.try_lock() {
-            Ok(mut sighting) => Ok(self.sight(&mut sighting)),
-            Err(TryLockError::Poisoned(poisoned)) => Ok(self.sight(&mut poisoned.into_inner())),
+            Ok(mut sighting) => Ok(Some(self.sight(found, &mut sighting))),
+            Err(TryLockError::Poisoned(poisoned)) => {
+                Ok(Some(self.sight(found, &mut poisoned.into_inner())))
+            }
             Err(TryLockError::WouldBlock) => Err(Held),
         }
     }
 
-    fn sight(&self, sighting: &mut (u32, u64)) -> Option<InCall> {
-        let (call, number) = self.call()?;
-        let now = clock::monotonic_ns();
-        if sighting.0 != number {
-            *sighting = (number, now);
-        }
-        Some(InCall {
-            call,
-            age: Duration::from_nanos(now.saturating_sub(sighting.1)),
-            number,
-        })
+    /// Notes a tick that has moved something. The worker only, as all that follow.
+    #[inline]
+    pub(crate) fn moved(&self, tick: &Tick) {
+        self.stepped(tick);
+        add(&self.drained, tick.drained);
+        self.ended(tick.done.wrapping_add(tick.aborted));
     }
 
-    /// The call that the worker is in, and the number of calls so far, which tells two calls apart.
-    fn call(&self) -> Option<(SeamCall, u32)> {
-        // Relaxed: see the type.
-        let calls = self.calls.load(Ordering::Relaxed);
-        // Relaxed: see the type.
-        let call = match self.call.load(Ordering::Relaxed) {
-            1 => SeamCall::Start,
-            2 => SeamCall::Progress,
-            3 => SeamCall::Stop,
-            _ => return None,
-        };
-        Some((call, calls))
+    /// Notes the steps of a tick.
+    #[inline]
+    pub(crate) fn stepped(&self, tick: &Tick) {
+        add(&self.steps, tick.stepped);
     }
 
-    /// Notes a tick. The worker is the only writer, so plain additions do.
-    pub(crate) fn tick(&self, tick: &Tick, levels: Levels) {
-        // Relaxed, all: see the type.
-        let add = |word: &AtomicU64, count: u32| {
-            let sum = word.load(Ordering::Relaxed).wrapping_add(count.into());
-            word.store(sum, Ordering::Relaxed);
-        };
-        add(&self.ticks, 1);
-        if tick.stepped > 0 {
-            add(&self.steps, tick.stepped);
+    /// Notes how the worker waits after a tick.
+    #[inline]
+    pub(crate) fn waits(&self, wait: Wait) {
+        if let Some(counter) = self.waits.get(wait as usize) {
+            add(counter, 1);
         }
-        if tick.next != Next::Again {
-            add(&self.idle_ticks, 1);
-        }
-        if tick.drained > 0 {
-            add(&self.drained, tick.drained);
-        }
-        let ended = tick.done.wrapping_add(tick.aborted);
-        if ended > 0 {
-            add(&self.ended, ended);
-        }
-        // Relaxed, both: see the type.
-        self.pauses.store(levels.pauses, Ordering::Relaxed);
-        self.yields.store(levels.yields, Ordering::Relaxed);
     }
 
-    /// Notes tasks that ended outside of a tick. The worker only.
-    pub(crate) fn aborted(&self, count: u32) {
+    /// Notes tasks that ended.
+    pub(crate) fn ended(&self, count: u32) {
+        add(&self.ended, count);
+    }
+
+    /// How often the worker waited so after a tick.
+    fn waited(&self, wait: Wait) -> u64 {
+        let counter = self.waits.get(wait as usize);
         // Relaxed: see the type.
-        let ended = self.ended.load(Ordering::Relaxed);
-        // Relaxed: see the type.
-        self.ended
-            .store(ended.wrapping_add(count.into()), Ordering::Relaxed);
+        counter.map_or(0, |counter| counter.load(Ordering::Relaxed))
+    }
+
+    /// Ticks after which the worker did not go on at once.
+    fn idle_ticks(&self) -> u64 {
+        [Wait::Pause, Wait::Yield, Wait::Sleep]
+            .map(|wait| self.waited(wait))
+            .into_iter()
+            .fold(0, u64::wrapping_add)
+    }
+
+    /// Ticks that are over.
+    pub(crate) fn ticks(&self) -> u64 {
+        self.waited(Wait::Run).wrapping_add(self.idle_ticks())
     }
 
     /// The worker goes to sleep, or was woken.
@@ -251,13 +270,13 @@ impl Watch {
         // Relaxed, all: see the type.
         let read = |word: &AtomicU64| word.load(Ordering::Relaxed);
         Counters {
-            ticks: read(&self.ticks),
+            ticks: self.ticks(),
             steps: read(&self.steps),
-            idle_ticks: read(&self.idle_ticks),
+            idle_ticks: self.idle_ticks(),
             drained: read(&self.drained),
             ended: read(&self.ended),
-            pauses: read(&self.pauses),
-            yields: read(&self.yields),
+            pauses: self.waited(Wait::Pause),
+            yields: self.waited(Wait::Yield),
             sleeps: read(&self.sleeps),
             rings: read(&self.rings),
             failures: read(&self.failures),

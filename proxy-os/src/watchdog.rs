@@ -166,9 +166,9 @@ impl Shared {
     fn look(&self) -> Duration {
         self.tell_failures();
         let now = clock::monotonic_ns();
-        let _ = self.watch.try_observe();
+        let _ = self.try_observe();
         let mut tracks = self.tracks.lock().unwrap_or_else(PoisonError::into_inner);
-        let ticks = self.watch.counters().ticks;
+        let ticks = self.watch.ticks();
         let ticked = std::mem::replace(&mut tracks.ticks, ticks) != ticks;
         let open = |task: &TaskView| task.state != RunState::Done;
         let tasks: Vec<TaskView> = self.core.tasks().filter(open).collect();

@@ -5,26 +5,23 @@ use std::cell::Cell;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use proxy_core::ladder::{Budget, Ladder, Wait};
 use proxy_core::port::{Change, Observer};
-use proxy_core::{Driver, Next, RunState, Shut, Status};
+use proxy_core::{RunState, Shut, Status};
 
 use crate::config::Settings;
 use crate::dedicated::Dedicated;
 use crate::diagnosis;
 use crate::log;
-use crate::nccom::seam::WorkerPorts;
-use crate::queue::{RANKS, Shared, TASKS};
+use crate::pass::Pass;
+use crate::queue::Shared;
 use crate::sys::clock;
 use crate::sys::cpuset::CpuSet;
 use crate::sys::thread::{self, Thread, ThreadName};
 use crate::trace::What;
 use crate::watchdog;
 use crate::words;
-
-type WorkerDriver = Driver<RANKS, TASKS>;
 
 thread_local! {
     /// On a worker's thread: where the state of its queue is, to be compared only.
@@ -75,13 +72,10 @@ fn run(shared: &Arc<Shared>, budget: Budget) {
     OWN.set(Arc::as_ptr(shared));
     shared.trace.adopt();
     let _ending = Ending(shared);
-    let mut driver = Box::new(WorkerDriver::new());
-    let mut ports = WorkerPorts::new(Arc::clone(shared));
-    let served = catch_unwind(AssertUnwindSafe(|| {
-        serve(&mut driver, &mut ports, shared, budget)
-    }));
+    let mut pass = Pass::new(shared, budget);
+    let served = catch_unwind(AssertUnwindSafe(|| serve(&mut pass, shared)));
     if let Err(payload) = served {
-        let ended = die(&mut driver, ports, shared);
+        let ended = die(pass, shared);
         lament(shared, payload, ended);
     }
     write_chart(shared);
@@ -100,7 +94,12 @@ impl Drop for Ending<'_> {
 /// peers are told, as whoever sees a task's end may take back what they were lent. Returns how many tasks ended.
 ///
 /// A port that panics once more is not called again. What was lent to the library is then kept for ever.
-fn die(driver: &mut WorkerDriver, mut ports: WorkerPorts, shared: &Shared) -> usize {
+fn die(pass: Pass, shared: &Shared) -> usize {
+    let Pass {
+        mut driver,
+        mut ports,
+        ..
+    } = pass;
     // The bell is our own: this thread is awake, and it is the last one to look.
     let _ = shared.core.shut(Shut::Dead);
     let tasks = shared.core.tasks();
@@ -158,51 +157,16 @@ fn text(payload: &(dyn Any + Send)) -> &str {
 }
 
 /// Drives the queue until it is shut and empty.
-fn serve(driver: &mut WorkerDriver, ports: &mut WorkerPorts, shared: &Shared, budget: Budget) {
-    let mut ladder = Ladder::new(budget);
-    let (mut dropped, mut sleepless) = (false, false);
-    loop {
-        ports.tick();
-        let tick = driver.tick(&shared.core, ports);
-        shared.watch.tick(&tick, ladder.levels());
-        if tick.done > 0 || tick.aborted > 0 {
-            shared.completion.announce();
-        }
-        let mut ended = tick.done.wrapping_add(tick.aborted);
-        // Acquire pairs with the release in `ProxyQueue::close`.
-        if shared.abort.load(Ordering::Acquire) {
-            let aborted = driver.abort_all(&shared.core, Status::ABORTED, ports);
-            if aborted > 0 {
-                shared.completion.announce();
-            }
-            shared.watch.aborted(aborted);
-            ended = ended.wrapping_add(aborted);
-        }
-        // Dropped contexts are busy until a task ends.
-        if has_retired(shared) || (dropped && ended > 0) {
-            dropped = ports.forget_retired();
-        }
-        if tick.next == Next::Sleep
-            && shared.core.shut_by().is_some()
-            && shared.core.is_inbox_empty()
-        {
-            return;
-        }
-        match ladder.answer(tick.next, clock::monotonic_ns) {
+fn serve(pass: &mut Pass, shared: &Shared) {
+    let mut sleepless = false;
+    while let Some(wait) = pass.run(shared) {
+        match wait {
             Wait::Run => {}
             Wait::Pause => thread::pause(),
             Wait::Yield => thread::sched_yield(),
-            Wait::Sleep => sleep(shared, &mut ladder, &mut sleepless),
+            Wait::Sleep => sleep(shared, &mut pass.ladder, &mut sleepless),
         }
     }
-}
-
-/// Whether contexts were retired or dropped since the last look. A sleeping worker is rung for it.
-fn has_retired(shared: &Shared) -> bool {
-    // Relaxed: a look that costs nothing; the swap orders.
-    shared.retired.load(Ordering::Relaxed)
-        // Acquire pairs with the release in `Shared::tell_retired`.
-        && shared.retired.swap(false, Ordering::Acquire)
 }
 
 /// Sleeps on the doorbell, if there is nothing to see first. Whether the sleep failed is kept, so that a run of failures is one message.

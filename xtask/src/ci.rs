@@ -143,7 +143,7 @@ pub(crate) fn verb(workspace: &Workspace) -> Result<ExitCode, String> {
         smoke(workspace).into()
     });
     log.step("cargo xtask guard", || match guard::run(workspace) {
-        Ok(Guarded::Skipped) => End::Skipped("valgrind not available".to_owned()),
+        Ok(Guarded::Skipped(program)) => End::Skipped(format!("{program} not available")),
         Ok(Guarded::Counted(failures)) if failures.is_empty() => End::Passed,
         Ok(Guarded::Counted(failures)) => End::Failed(failures.join("\n")),
         Err(what) => End::Failed(what),

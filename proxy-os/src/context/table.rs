@@ -5,8 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use proxy_core::{ContextError, ContextId, Spec};
 
 use super::ContextData;
+use super::note::Entered;
 use crate::diagnosis;
 use crate::queue::Core;
+use crate::watch::Held;
 
 /// Locked when a context comes, goes, or is first seen by the worker.
 #[derive(Debug, Default)]
@@ -91,6 +93,20 @@ impl ContextTable {
         Some(data(&places, id))
     }
 
+    /// The library call that the worker is inside of, and whose it is.
+    pub(crate) fn entered(&self) -> Option<(ContextId, Entered)> {
+        entered(&self.lock())
+    }
+
+    /// As [`Self::entered`], but an error if somebody holds the table.
+    pub(crate) fn try_entered(&self) -> Result<Option<(ContextId, Entered)>, Held> {
+        match self.0.try_lock() {
+            Ok(places) => Ok(entered(&places)),
+            Err(TryLockError::Poisoned(poisoned)) => Ok(entered(&poisoned.into_inner())),
+            Err(TryLockError::WouldBlock) => Err(Held),
+        }
+    }
+
     /// All contexts, for a report; `None` if the table is locked for longer than a report waits.
     pub(crate) fn try_all(&self) -> Option<Vec<(ContextId, Arc<ContextData>)>> {
         let places = diagnosis::lock(&self.0)?;
@@ -106,6 +122,11 @@ impl ContextTable {
         // A panic inside these few lines leaves a valid table.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn entered(places: &[Option<Place>]) -> Option<(ContextId, Entered)> {
+    let mut places = places.iter().flatten();
+    places.find_map(|place| Some((place.id, place.data.note.entered()?)))
 }
 
 fn data(places: &[Option<Place>], id: ContextId) -> Option<Arc<ContextData>> {

@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 use std::fs;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use proxy_core::phone::barrier::RankSet;
 use proxy_core::recorder::Record;
-use proxy_core::{Rank, RunState, Shut, Status, Stream, TaskView};
+use proxy_core::{ContextId, Rank, RunState, Shut, Status, Stream, TaskView};
 
 use super::known::{self, Known};
 use super::record::{
@@ -214,7 +215,7 @@ fn group(known: &Known, partial: &mut Vec<String>) -> Option<Group> {
         ended: counters.ended,
         last_ended_exec: ended.map(|record| record.change.exec.0),
         errors: errors(&shared, partial),
-        worker: worker(&shared, known, queued(&tasks), partial),
+        worker: worker(&shared, known, &contexts, queued(&tasks), partial),
         tasks,
         history: records.iter().map(change).collect(),
         latencies: latencies::latencies(&shared.latencies.read()),
@@ -258,9 +259,17 @@ fn health(shared: &Shared, tid: u32) -> &'static str {
     }
 }
 
-fn worker(shared: &Shared, known: &Known, queued: u32, partial: &mut Vec<String>) -> Worker {
+fn worker(
+    shared: &Shared,
+    known: &Known,
+    contexts: &[(ContextId, Arc<ContextData>)],
+    queued: u32,
+    partial: &mut Vec<String>,
+) -> Worker {
     let counters = shared.watch.counters();
-    let call = shared.watch.try_observe().unwrap_or_else(|_| {
+    let mut entered = contexts.iter();
+    let entered = entered.find_map(|(id, data)| Some((*id, data.note.entered()?)));
+    let call = shared.watch.try_sight(entered).unwrap_or_else(|_| {
         partial.push(format!("the library call of {}", shared.gid));
         None
     });
@@ -316,7 +325,7 @@ fn sleeps(shared: &Shared, queued: u32) -> bool {
 }
 
 /// A task in the black box: its slot and its execution.
-type Key = (u32, u64, proxy_core::ContextId);
+type Key = (u32, u64, ContextId);
 
 fn key(view: &TaskView) -> Key {
     (view.ticket.slot(), view.exec.0, view.context)

@@ -6,6 +6,8 @@ use hdrhistogram::Histogram;
 
 /// Buckets of one power of two, as a power of two.
 const FINE: u32 = 5;
+/// Values up to here have a bucket each.
+const SINGLES: u64 = (1 << (FINE + 1)) - 1;
 /// Values from here on share the last bucket: 2^42 ns are 73 minutes.
 const LIMIT: u64 = 1 << 42;
 /// Two rows of single values, then one row per power of two below the limit, then the last bucket.
@@ -48,8 +50,8 @@ impl Buckets {
 /// The bucket of a value.
 fn place(value: u64) -> usize {
     let value = value.min(LIMIT);
-    // Row 0 for values below 2^FINE, row n for those below 2^(FINE + n).
-    let row = (u64::BITS - (value >> FINE).leading_zeros()).saturating_sub(1);
+    // Row 0 for values below 2^(FINE + 1), row n for those below 2^(FINE + 1 + n). What is set below that makes no difference, and is never 0.
+    let row = (value | SINGLES).ilog2() - FINE;
     let within = value >> row;
     // Below 2^11.
     ((u64::from(row) << FINE) + within) as usize

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use proxy_core::port::{
-    Barrier, BarrierPoll, Blocks, Change, DeviceWords, Drained, Flags, Observer, Seam,
+    Barrier, BarrierPoll, Blocks, Change, DeviceWords, Drained, Flags, NextBlock, Observer, Seam,
 };
 use proxy_core::{BlockIndex, ContextId, ExecId, RunState, Status, Stream, TaskKind};
 
-use crate::context::{ContextData, ContextTable};
+use crate::context::{ContextData, ContextTable, HostBarrier};
 use crate::latency::Stopwatch;
 use crate::log;
 use crate::queue::{RANKS, Shared, TASKS};
@@ -26,6 +26,8 @@ pub(crate) struct WorkerPorts {
     stopwatch: Stopwatch,
     /// The time, if it was read in this tick.
     now: Option<u64>,
+    /// The queue is traced, as of the tick's beginning.
+    traced: bool,
     /// While the queue is traced: the block that each stream was last progressed on.
     selected: HashMap<Lane, BlockIndex>,
 }
@@ -37,6 +39,7 @@ impl WorkerPorts {
             contexts: Vec::new(),
             stopwatch: Stopwatch::new(RANKS * TASKS),
             now: None,
+            traced: false,
             selected: HashMap::new(),
         }
     }
@@ -58,15 +61,17 @@ impl WorkerPorts {
     }
 
     /// A tick begins.
-    pub(crate) const fn tick(&mut self) {
+    #[inline]
+    pub(crate) fn tick(&mut self) {
         self.now = None;
+        self.traced = self.shared.trace.get().is_some();
     }
 
     /// The time of what happens now: read once for all that one tick does before its next start or stop call, the calls that
     /// may take long whatever they answer, as a clock costs more than what is timed. While the queue is traced, which has
     /// times of its own, always.
     fn now(&mut self) -> u64 {
-        if self.shared.trace.get().is_some() {
+        if self.traced {
             self.now = None;
         }
         *self.now.get_or_insert_with(clock::monotonic_ns)
@@ -76,13 +81,51 @@ impl WorkerPorts {
         find(&self.contexts, id)
     }
 
-    /// Notes in the trace whose progress call follows, and that its stream goes to another block. Out of line: nobody traces, as a rule.
+    /// The host barrier of a context.
+    fn barrier(&self, context: ContextId) -> Option<&dyn HostBarrier> {
+        self.data(context)?.barrier.as_deref()
+    }
+
+    /// Logs an error of a call and hands it on.
+    #[cold]
+    fn failed(&self, context: ContextId, call: &str, status: Status) -> Status {
+        if let Some(data) = self.data(context) {
+            let dev = data.rank.0;
+            let path = data.comm.library_path().display();
+            log::error(format_args!(
+                "[nec_dev {dev}] {call} ret:{}: {status}, library {path}",
+                status.0
+            ));
+        }
+        status
+    }
+
+    /// Notes in the trace, before a progress call, whose it is, and whether its stream goes to another block.
     #[cold]
     fn trace_progress(&mut self, context: ContextId, stream: Stream, block: BlockIndex) {
+        if let Some(data) = find(&self.contexts, context) {
+            self.shared.trace.inside(data.rank, TaskKind::Network);
+        }
+        self.trace_selection(context, stream, block);
+    }
+
+    /// Notes in the trace, after a progress call, whether its stream has drained the block.
+    #[cold]
+    fn trace_drained(&self, context: ContextId, stream: Stream, block: BlockIndex, flags: &Flags) {
+        if flags.done
+            && let Some(data) = self.data(context)
+            && let Some((id, _)) = data.blocks.get(usize::from(block.0))
+        {
+            let lane = data.lane(context, stream);
+            self.shared.trace.note(|| What::Drained(lane, *id));
+        }
+    }
+
+    /// Notes in the trace that a stream goes to another block.
+    fn trace_selection(&mut self, context: ContextId, stream: Stream, block: BlockIndex) {
         let Some(data) = find(&self.contexts, context) else {
             return;
         };
-        self.shared.trace.inside(data.rank, TaskKind::Network);
         let lane = data.lane(context, stream);
         if self.selected.insert(lane, block) != Some(block)
             && let Some((id, _)) = data.blocks.get(usize::from(block.0))
@@ -110,19 +153,6 @@ fn find(contexts: &Contexts, id: ContextId) -> Option<&ContextData> {
     }
 }
 
-/// Logs an error of a call and hands it on.
-fn failed(data: &ContextData, call: &str, status: Status) -> Status {
-    if !status.is_success() {
-        let dev = data.rank.0;
-        let path = data.comm.library_path().display();
-        log::error(format_args!(
-            "[nec_dev {dev}] {call} ret:{}: {status}, library {path}",
-            status.0
-        ));
-    }
-    status
-}
-
 impl Seam for WorkerPorts {
     fn start(&mut self, context: ContextId, stream: Stream, block: BlockIndex) -> Status {
         self.now = None;
@@ -138,10 +168,15 @@ impl Seam for WorkerPorts {
         let lane = data.lane(context, stream);
         self.shared.trace.inside(data.rank, TaskKind::Network);
         self.shared.trace.note(|| What::Started(lane, *id));
-        self.shared.watch.enter(SeamCall::Start);
+        data.note.selected(0);
+        data.note.returned(Status::SUCCESS);
+        data.note.enter(SeamCall::Start);
         let status = data.comm.start(stream.0.into(), *id, set);
-        self.shared.watch.leave();
-        failed(data, "failed to start network proxy", status)
+        data.note.leave();
+        if !status.is_success() {
+            return self.failed(context, "failed to start network proxy", status);
+        }
+        status
     }
 
     fn progress(
@@ -151,7 +186,7 @@ impl Seam for WorkerPorts {
         block: BlockIndex,
         flags: &mut Flags,
     ) -> Status {
-        if self.shared.trace.get().is_some() {
+        if self.traced {
             self.trace_progress(context, stream, block);
         }
         let Some(data) = self.data(context) else {
@@ -160,33 +195,35 @@ impl Seam for WorkerPorts {
         let Some((id, _)) = data.blocks.get(usize::from(block.0)) else {
             return Status::INVALID;
         };
-        self.shared.watch.enter(SeamCall::Progress);
+        data.note.progress();
         let status = data.comm.progress(stream.0.into(), *id, flags);
-        self.shared.watch.leave();
-        data.note.write(block.0, status);
-        if status.is_success() {
-            if flags.done {
-                let lane = data.lane(context, stream);
-                self.shared.trace.note(|| What::Drained(lane, *id));
-            }
-            return status;
+        data.note.progress();
+        if !status.is_success() {
+            data.note.returned(status);
+            return self.failed(context, "ncclNetworkProxyProgress returns an error", status);
         }
-        failed(data, "ncclNetworkProxyProgress returns an error", status)
+        if self.traced {
+            self.trace_drained(context, stream, block, flags);
+        }
+        status
     }
 
     fn stop(&mut self, context: ContextId, stream: Stream) -> Status {
         self.now = None;
-        if self.shared.trace.get().is_some() {
+        if self.traced {
             self.trace_stop(context, stream);
         }
         let Some(data) = self.data(context) else {
             return Status::STALE_CONTEXT;
         };
         self.shared.trace.inside(data.rank, TaskKind::Network);
-        self.shared.watch.enter(SeamCall::Stop);
+        data.note.enter(SeamCall::Stop);
         let status = data.comm.stop(stream.0.into());
-        self.shared.watch.leave();
-        failed(data, "failed to stop network proxy", status)
+        data.note.leave();
+        if !status.is_success() {
+            return self.failed(context, "failed to stop network proxy", status);
+        }
+        status
     }
 }
 
@@ -213,39 +250,50 @@ impl DeviceWords for WorkerPorts {
 
 impl Barrier for WorkerPorts {
     fn arrive(&mut self, context: ContextId, exec: ExecId) -> BarrierPoll {
-        match self.data(context).and_then(|data| data.barrier.as_ref()) {
+        match self.barrier(context) {
             Some(barrier) => barrier.arrive(exec),
             None => BarrierPoll::Failed(Status::BARRIER_MISUSE),
         }
     }
 
     fn signal(&mut self, context: ContextId, exec: ExecId) -> Status {
-        let Some(data) = self.data(context) else {
-            return Status::BARRIER_MISUSE;
-        };
-        let Some(barrier) = &data.barrier else {
-            return Status::BARRIER_MISUSE;
-        };
-        self.shared.trace.inside(data.rank, TaskKind::Barrier);
-        barrier.signal(exec)
+        if let Some(data) = self.data(context) {
+            self.shared.trace.inside(data.rank, TaskKind::Barrier);
+        }
+        match self.barrier(context) {
+            Some(barrier) => barrier.signal(exec),
+            None => Status::BARRIER_MISUSE,
+        }
     }
 
     fn release(&mut self, context: ContextId, exec: ExecId) -> BarrierPoll {
-        match self.data(context).and_then(|data| data.barrier.as_ref()) {
+        match self.barrier(context) {
             Some(barrier) => barrier.release(exec),
             None => BarrierPoll::Failed(Status::BARRIER_MISUSE),
         }
     }
 
     fn cancel(&mut self, context: ContextId, exec: ExecId) {
-        if let Some(barrier) = self.data(context).and_then(|data| data.barrier.as_ref()) {
+        if let Some(barrier) = self.barrier(context) {
             barrier.cancel(exec);
         }
     }
 }
 
 /// Blocks run in order of the list; how the device of the original chooses is not documented.
-impl Blocks for WorkerPorts {}
+impl Blocks for WorkerPorts {
+    fn next(&mut self, context: ContextId, drained: BlockIndex, blocks: u16) -> NextBlock {
+        match drained.0.checked_add(1) {
+            Some(next) if next < blocks => {
+                if let Some(data) = self.data(context) {
+                    data.note.selected(next);
+                }
+                NextBlock::Block(BlockIndex(next))
+            }
+            _ => NextBlock::End,
+        }
+    }
+}
 
 impl Observer for WorkerPorts {
     fn drained(&mut self, task: Drained) {

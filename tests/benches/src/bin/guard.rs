@@ -7,9 +7,12 @@ use std::hint::black_box;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use proxy_benches::contexts::{self, What};
 use proxy_benches::ports::{OneCall, done, idle};
-use proxy_core::{Driver, ExecId, Queue, Rank, Spec, TaskKind, Ticket};
+use proxy_core::{Driver, ExecId, Gid, Queue, Rank, Spec, TaskKind, Ticket};
+use proxy_os::Settings;
 use proxy_os::bananaphone::{Barrier, Bus, Options, Progress};
+use proxy_os::pass::ByHand;
 
 const RANKS: usize = 64;
 const TASKS: usize = 128;
@@ -28,7 +31,7 @@ fn measured<T>(body: impl FnOnce() -> T) -> T {
 /// Name, operations that one run measures, and the run.
 type Row = (&'static str, u32, fn());
 
-const ROWS: [Row; 12] = [
+const ROWS: [Row; 17] = [
     ("call", 100, call),
     ("enqueue", 60, enqueue),
     ("enqueue_pair", 60, enqueue_pair),
@@ -41,6 +44,11 @@ const ROWS: [Row; 12] = [
     ("check_126", 100, check_126),
     ("barrier_2_ranks", 100, barrier),
     ("ring_send_recv_8", 100, ring),
+    ("pass_0", 100, || whole_pass(0)),
+    ("pass_1", 100, || whole_pass(1)),
+    ("pass_8", 100, || whole_pass(8)),
+    ("pass_64", 100, || whole_pass(64)),
+    ("life_in_passes", 8, life),
 ];
 
 fn main() -> ExitCode {
@@ -213,4 +221,50 @@ fn ring() {
         });
         assert_eq!(u64::from_ne_bytes(buffer), number);
     }
+}
+
+/// A queue whose passes are made here.
+fn by_hand() -> ByHand {
+    let settings = Settings::from_lookup(|_| None).expect("good settings");
+    ByHand::new(Gid(0), &settings).expect("a queue")
+}
+
+/// A worker's whole pass over so many tasks, each of a rank and context of its own, whose library moves nothing.
+fn whole_pass(tasks: u32) {
+    let mut worker = by_hand();
+    let what = What::new(contexts::IDLE);
+    for rank in 0..tasks {
+        let context = worker.queue().context(contexts::builder(rank, what));
+        let context = context.expect("a context");
+        context.enqueue(ExecId(1)).expect("room");
+        std::mem::forget(context);
+    }
+    // Drained, started, and idle from the third pass on; and past those that pause before the first that yields.
+    (0..100).for_each(|_| worker.pass());
+    for _ in 0..100 {
+        measured(|| worker.pass());
+    }
+    what.set(contexts::DONE);
+    worker.pass();
+    assert_eq!(worker.queue().unfinished().len(), 0);
+}
+
+/// Passes in the life of a task: so often the library was called for one network task of the shortest collective, of 2 elements on 4 ranks.
+const LIFE: u32 = 127;
+
+/// All that the worker does for 8 tasks of one block, from the drain to the end.
+fn life() {
+    let mut worker = by_hand();
+    let what = What::new(contexts::IDLE);
+    let context = worker.queue().context(contexts::builder(0, what));
+    let context = context.expect("a context");
+    for exec in 0..8 {
+        context.enqueue(ExecId(exec)).expect("room");
+    }
+    for _ in 0..LIFE {
+        measured(|| worker.pass());
+    }
+    what.set(contexts::DONE);
+    measured(|| worker.pass());
+    assert_eq!(worker.queue().unfinished().len(), 0);
 }

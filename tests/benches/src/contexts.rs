@@ -1,0 +1,72 @@
+//! Contexts on the library of the benches, whose progress call does what its communicator says.
+#![allow(unsafe_code, reason = "communicators are promises to the driver")]
+
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use proxy_core::Rank;
+use proxy_core::fifo::{EXEC_COMPLETE, NetDestAddr, NetOpsInfo, NetSrcAddr};
+use proxy_os::nccom::{self, Comm, ProxyComm};
+use proxy_os::{ContextBuilder, Fifo};
+
+use crate::{clock, tools};
+
+/// What a communicator's progress call does: see `cc/library.c`.
+#[derive(Debug)]
+pub struct What(AtomicU64);
+
+/// Never done.
+pub const IDLE: u64 = 0;
+/// Done at once.
+pub const DONE: u64 = 1;
+
+impl What {
+    /// One that lives as long as the process, as a worker may use it to the end.
+    pub fn new(what: u64) -> &'static Self {
+        Box::leak(Box::new(Self(AtomicU64::new(what))))
+    }
+
+    /// Busy for a microsecond in each call.
+    pub fn microsecond() -> &'static Self {
+        Self::new((1000.0 / clock::ns(1)) as u64)
+    }
+
+    /// Changes it.
+    pub fn set(&self, what: u64) {
+        // Relaxed: the library reads it some time.
+        self.0.store(what, Ordering::Relaxed);
+    }
+}
+
+/// A context of a rank with one stream and one block, to be built by one queue alone.
+pub fn builder(rank: u32, what: &'static What) -> ContextBuilder {
+    let path = tools::library().expect("a C compiler");
+    let library = nccom::shared(path.as_os_str()).expect("the library loads");
+    let address: *const What = what;
+    let comm = Comm::new(address.cast_mut().cast::<c_void>()).expect("not null");
+    // SAFETY: the communicator lives as long as the process, is used from one queue only, and its library follows no address.
+    let comm = unsafe { ProxyComm::new(library, comm, 1 << 16) };
+    ContextBuilder::new(comm, Rank(rank)).block(1, vec![fifo()])
+}
+
+fn fifo() -> Fifo {
+    Fifo {
+        ops: vec![NetOpsInfo {
+            net_idx_loop_size: 512,
+            initial_send_credits: 1,
+            ending_recv_credits: 1,
+            data_type_sz: 4,
+            basic_block_id: 1,
+            enc_channel: 8,
+            ..NetOpsInfo::default()
+        }],
+        src: vec![NetSrcAddr {
+            mark: EXEC_COMPLETE,
+            ..NetSrcAddr::default()
+        }],
+        dest: vec![NetDestAddr {
+            mark: EXEC_COMPLETE,
+            ..NetDestAddr::default()
+        }],
+    }
+}
