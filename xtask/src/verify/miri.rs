@@ -12,8 +12,11 @@ use crate::workspace::Workspace;
 /// How long rustup may take to fetch the interpreter.
 const RUSTUP_PATIENCE: Duration = Duration::from_secs(120);
 
-/// Many times what the tests take.
-const LIMIT: Duration = Duration::from_secs(1500);
+/// Several times what the tests take.
+const LIMIT: Duration = Duration::from_secs(900);
+
+/// The rings' own tests send thousands of messages, which takes many minutes here; the suite's cases send some over the same rings.
+const LEFT_OUT: &str = "phone::ring::";
 
 pub(super) fn run(workspace: &Workspace, _: Options) -> Result<Found, String> {
     if !is_there() {
@@ -35,6 +38,7 @@ pub(super) fn run(workspace: &Workspace, _: Options) -> Result<Found, String> {
     ]);
     command.arg("--tests").arg("--target-dir");
     command.arg(workspace.target.join("miri"));
+    command.args(["--", "--skip", LEFT_OUT]);
     command
         .current_dir(&workspace.root)
         .env_remove("RUSTUP_TOOLCHAIN")

@@ -8,7 +8,7 @@ use super::MemberError::State as Refused;
 use super::State::{Dead, Free, Joined, Joining, Left};
 use super::{MemberError, Members, State};
 use crate::phone::layout::Segment;
-use crate::phone::tests::on_bus;
+use crate::phone::tests::{on_bus, rounds};
 use crate::phone::{Corrupt, Wake};
 
 const RANK: u16 = 1;
@@ -142,7 +142,7 @@ fn errors_say_who_and_what_is_accepted() {
 /// Many call a rank dead while it hangs up: it ends in one of the two, and one side only takes the edge.
 #[test]
 fn leaving_and_dying_at_once_have_one_outcome() {
-    for _ in 0..200 {
+    for _ in 0..rounds(200) {
         with_state(Joined, |_, members| {
             let taken = std::thread::scope(|scope| {
                 let died =
