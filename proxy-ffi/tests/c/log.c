@@ -37,7 +37,7 @@ static void sink(void *user, enc_proxy_log_level_t level, const char *text)
     /* It may call back, on whatever thread: a report, and itself as the sink. */
     EXPECT(enc_proxy_report(ENC_PROXY_TEXT, 0, report, sizeof report, &length), ENC_PROXY_TOO_SMALL);
     EXPECT(enc_proxy_set_log(sink, &mine, ENC_PROXY_LOG_INFO), NRT_SUCCESS);
-    while (strstr(text, "ret:1234") != NULL && __atomic_load_n(&held, __ATOMIC_ACQUIRE))
+    while (strstr(text, "returns 1234") != NULL && __atomic_load_n(&held, __ATOMIC_ACQUIRE))
         sched_yield();
 }
 
@@ -72,7 +72,7 @@ static void of_a_failed_task(void)
     EXPECT(enc_proxy_report_service_start(&config, &service), NRT_SUCCESS);
     __atomic_store_n(&held, 1, __ATOMIC_RELEASE);
     EXPECT(enc_enq_proxy_tasks(world.context, 1), NRT_SUCCESS);
-    hear("proxy-", ENC_PROXY_LOG_ERROR, "ncclNetworkProxyProgress returns an error ret:1234");
+    hear("proxy-", ENC_PROXY_LOG_ERROR, "ncclNetworkProxyProgress returns 1234");
     /* The worker is kept in its message; reports and other threads' messages are not. */
     EXPECT(enc_proxy_report(ENC_PROXY_TEXT, 0, buffer, sizeof buffer, NULL), NRT_SUCCESS);
     raise(SIGUSR1);

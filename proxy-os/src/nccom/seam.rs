@@ -93,7 +93,7 @@ impl WorkerPorts {
             let dev = data.rank.0;
             let path = data.comm.library_path().display();
             log::error(format_args!(
-                "[nec_dev {dev}] {call} ret:{}: {status}, library {path}",
+                "[nec_dev {dev}] {call}{}: {status}, library {path}",
                 status.0
             ));
         }
@@ -174,7 +174,7 @@ impl Seam for WorkerPorts {
         let status = data.comm.start(stream.0.into(), *id, set);
         data.note.leave();
         if !status.is_success() {
-            return self.failed(context, "failed to start network proxy", status);
+            return self.failed(context, "failed to start network proxy ret:", status);
         }
         status
     }
@@ -200,7 +200,7 @@ impl Seam for WorkerPorts {
         data.note.progress();
         if !status.is_success() {
             data.note.returned(status);
-            return self.failed(context, "ncclNetworkProxyProgress returns an error", status);
+            return self.failed(context, "ncclNetworkProxyProgress returns ", status);
         }
         if self.traced {
             self.trace_drained(context, stream, block, flags);
@@ -221,7 +221,7 @@ impl Seam for WorkerPorts {
         let status = data.comm.stop(stream.0.into());
         data.note.leave();
         if !status.is_success() {
-            return self.failed(context, "failed to stop network proxy", status);
+            return self.failed(context, "failed to stop network proxy ret:", status);
         }
         status
     }

@@ -129,7 +129,7 @@ fn everybody_speaks(gid: u32) {
     hear(
         &worker(&queue),
         Level::Error,
-        "ncclNetworkProxyProgress returns an error ret:7",
+        "ncclNetworkProxyProgress returns 7",
     );
     hear(
         &here,
@@ -268,7 +268,7 @@ static HELD: AtomicBool = AtomicBool::new(false);
 fn slow(level: Level, text: &str) {
     note(level, text);
     // Acquire pairs with the release of the test.
-    while text.contains("ret:7") && HELD.load(Ordering::Acquire) {
+    while text.contains("returns 7") && HELD.load(Ordering::Acquire) {
         std::thread::yield_now();
     }
 }
@@ -287,7 +287,7 @@ fn h48_a_sink_that_takes_its_time_on_a_worker_keeps_nobody_else() {
             .collect::<Result<_, _>>()
             .expect("contexts");
         let kept = contexts[0].enqueue(ExecId(1)).expect("room").network;
-        hear(&worker(&queues[0]), Level::Error, "ret:7");
+        hear(&worker(&queues[0]), Level::Error, "returns 7");
 
         assert_eq!(run(&contexts[1], 1), Status::SUCCESS, "another group");
         let since = Instant::now();
