@@ -266,7 +266,7 @@ settings! {
     report_signal: u32 = 0, "NEURON_RT_PROXY_REPORT_SIGNAL", Request;
     /// Where reports go as files, besides the log. Ours.
     report_directory: Option<PathBuf> = None, "NEURON_RT_PROXY_REPORT_DIR", Folder;
-    /// How often a report is written; 0 = never. Ours.
+    /// How often a report is written, as a file that is replaced; its verdict goes to the log. 0 = never. Ours.
     report_every: Duration = Duration::ZERO, "NEURON_RT_PROXY_REPORT_EVERY",
         Span { unit: Duration::from_secs(1), name: "seconds" };
     /// The least important messages that are written.

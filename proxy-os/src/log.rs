@@ -2,15 +2,17 @@
 //!
 //! Messages come from set-up, tear-down and errors, never from a tick in which nothing goes wrong. A worker writes one when a call of the
 //! library or a barrier fails: the other tasks of its group wait for the sink then. No lock is held while a sink runs, so one that takes
-//! its time delays nobody but the thread that it runs on.
+//! its time delays nobody but the thread that it runs on. The first sink takes none: what standard error has no room for is counted
+//! instead of written.
 
 use std::cell::Cell;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
 
-use crate::sys::thread;
+use crate::sys::{stderr, thread};
+use crate::words::counted;
 
 /// How important a message is; a level lets itself and the more important ones pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,7 +37,8 @@ impl fmt::Display for Level {
 }
 
 /// Receives messages: one call each, without a line end, from any thread, a worker's too. May log, replace itself and make a report; must not
-/// wait for a task. If it panics, that message is lost and nothing else.
+/// wait for a task. If it panics, that message is lost and nothing else. While it runs on the watchdog's thread, what the message is about
+/// has happened already, but other deadlines wait.
 pub type Sink = fn(Level, &str);
 
 static SINK: RwLock<Sink> = RwLock::new(to_stderr);
@@ -98,11 +101,37 @@ pub fn info(message: fmt::Arguments<'_>) {
     write(Level::Info, message);
 }
 
-/// The first sink: standard error.
+/// Messages that standard error had no room for, since one found some. Relaxed throughout: a number by itself, which orders nothing.
+static LOST: AtomicU64 = AtomicU64::new(0);
+/// Whether the last one that was written is cut off within. Relaxed throughout, as above.
+static CUT: AtomicBool = AtomicBool::new(false);
+
+/// The first sink: standard error. Never waits: a message that finds no room there, as its reader does not read, is dropped, and the next
+/// one that does is preceded by how many were.
 pub fn to_stderr(level: Level, message: &str) {
-    use std::io::Write;
-    // One write, so that a line stays whole beside those of other processes. A closed standard error is no reason to end this one, which
-    // eprintln would.
-    let line = format!("proxy {level}: {message}\n");
-    let _ = std::io::stderr().write_all(line.as_bytes());
+    // Relaxed: see `LOST` and `CUT`.
+    let (lost, cut) = (
+        LOST.swap(0, Ordering::Relaxed),
+        CUT.swap(false, Ordering::Relaxed),
+    );
+    let mut text = String::from(if cut { "\n" } else { "" });
+    if lost > 0 {
+        let lost = counted(usize::try_from(lost).unwrap_or(usize::MAX), "message");
+        text += &format!(
+            "proxy {}: standard error had no room for {lost}\n",
+            Level::Warn
+        );
+    }
+    let told = text.len();
+    // One write, so that a line stays whole beside those of other processes.
+    text += &format!("proxy {level}: {message}\n");
+    let written = stderr::offer(text.as_bytes());
+    if written == text.len() {
+        return;
+    }
+    let owed = if written < told { lost } else { 0 };
+    // Relaxed: see `LOST`.
+    LOST.fetch_add(owed + 1, Ordering::Relaxed);
+    // Relaxed: see `CUT`.
+    CUT.fetch_or(cut || written > 0, Ordering::Relaxed);
 }

@@ -120,6 +120,8 @@ impl Shared {
 /// worker's own thread, in a callback of the library say, nothing is waited for: the worker ends after that call.
 #[derive(Debug)]
 pub struct ProxyQueue {
+    /// What the settings ask for lasts as long as a queue does. The first to go, so that its last reports still know the group.
+    _reports: Option<Arc<diagnosis::Service>>,
     shared: Arc<Shared>,
     life: Mutex<Life>,
     /// A release has handed the thread back, or the worker has ended.
@@ -127,8 +129,6 @@ pub struct ProxyQueue {
     /// A drop has waited for the worker, which is enough.
     waited: AtomicBool,
     tid: u32,
-    /// What the settings ask for lasts as long as a queue does.
-    _reports: Option<Arc<diagnosis::Service>>,
 }
 
 /// Where the worker's thread is.

@@ -11,6 +11,7 @@ use std::time::Duration;
 use proxy_core::port::Change;
 use proxy_core::{ContextId, ExecId, Gid, Rank, RunState, Shut, Status, TaskKind, TaskView};
 
+use crate::diagnosis;
 use crate::queue::{ProxyQueue, Shared};
 use crate::sys::clock;
 use crate::waiting::Unfired;
@@ -201,9 +202,15 @@ fn keep(records: &Mutex<VecDeque<Record>>, record: Record) {
 }
 
 impl Reports {
-    /// Takes the records that nobody was told of yet.
+    /// Takes the records that nobody was told of yet, and asks for a report of each.
     pub(crate) fn take(&self) -> VecDeque<Record> {
         let mut fresh = self.fresh.lock().unwrap_or_else(PoisonError::into_inner);
+        // Within the lock: a release that finds none here may end the service that writes the reports, so they have been asked for by then.
+        // Of a worker's death one report is enough, whatever tasks it had.
+        let tasks = fresh
+            .iter()
+            .filter(|record| record.cause != Cause::WorkerDied);
+        tasks.for_each(|record| diagnosis::leave_behind(format_args!("{record}")));
         std::mem::take(&mut *fresh)
     }
 

@@ -152,19 +152,42 @@ fn run() {
         }
         let groups: Vec<_> = dog.groups.iter().filter_map(Weak::upgrade).collect();
         drop(dog);
-        let next = groups.iter().map(|group| group.look()).min();
+        let (next, records) = look(&groups);
+        tell(&records);
+        drop(records);
         // The last owner of a group may be this thread; its memory goes here, outside of the lock.
         drop(groups);
         dog = DOG.lock().unwrap_or_else(PoisonError::into_inner);
-        let slept = NEWS.wait_timeout(dog, next.unwrap_or(SLOWEST));
+        let slept = NEWS.wait_timeout(dog, next);
         (dog, _) = slept.unwrap_or_else(PoisonError::into_inner);
     }
 }
 
+/// Looks at all groups: what is due is done. Returns when the next look is due, and what is to be told.
+fn look(groups: &[Arc<Shared>]) -> (Duration, Vec<(&Shared, Record)>) {
+    let mut next = SLOWEST;
+    let mut records = Vec::new();
+    for group in groups {
+        let (due, found) = group.look();
+        next = next.min(due);
+        records.extend(found.into_iter().map(|record| (&**group, record)));
+    }
+    (next, records)
+}
+
+/// Words come last: where they go may be slow, and nobody's deadline, report or handler is to wait for that.
+fn tell(records: &[(&Shared, Record)]) {
+    for (group, record) in records {
+        group.tell(record);
+    }
+    for (group, record) in records {
+        group.say(record);
+    }
+}
+
 impl Shared {
-    /// One look at the group; returns when the next one is due.
-    fn look(&self) -> Duration {
-        self.tell_failures();
+    /// One look at the group; returns when the next one is due, and what is to be told.
+    fn look(&self) -> (Duration, Vec<Record>) {
         let now = clock::monotonic_ns();
         let _ = self.try_observe();
         let mut tracks = self.tracks.lock().unwrap_or_else(PoisonError::into_inner);
@@ -173,7 +196,7 @@ impl Shared {
         let open = |task: &TaskView| task.state != RunState::Done;
         let tasks: Vec<TaskView> = self.core.tasks().filter(open).collect();
         (tracks.tasks).retain(|ticket, _| tasks.iter().any(|task| task.ticket == *ticket));
-        let mut records = Vec::new();
+        let mut records = Vec::from(self.reports.take());
         let mut next = self.limits.period();
         for task in &tasks {
             let fresh = Seen {
@@ -186,17 +209,16 @@ impl Shared {
             };
             let seen = tracks.tasks.entry(task.ticket).or_insert(fresh);
             self.note_move(task, seen, ticked, now);
-            records.extend(
-                self.due(task, seen, now)
-                    .map(|cause| self.record(task, cause)),
-            );
+            if let Some(cause) = self.due(task, seen, now) {
+                let record = self.record(task, cause);
+                diagnosis::leave_behind(format_args!("{record}"));
+                records.push(record);
+            }
             if seen.expired.is_some() {
                 next = next.min(GRACE);
             }
         }
-        drop(tracks);
-        records.into_iter().for_each(|record| self.tell(record));
-        next
+        (next, records)
     }
 
     /// Notes whether the task has moved since the last look.
@@ -263,10 +285,21 @@ impl Shared {
         self.reports
             .take()
             .into_iter()
-            .for_each(|record| self.tell(record));
+            .for_each(|record| self.tell(&record));
     }
 
-    fn tell(&self, record: Record) {
+    /// Keeps a record and hands it to the embedder's handler.
+    fn tell(&self, record: &Record) {
+        self.reports.tell(record.clone());
+        let handler = *HANDLER.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(handler) = handler {
+            // A handler that panics must not end the watchdog; the panic hook has printed it.
+            let _ = catch_unwind(AssertUnwindSafe(|| handler(record)));
+        }
+    }
+
+    /// Logs a record. An error was logged where it came up, once.
+    fn say(&self, record: &Record) {
         let (dev, gid, kind) = (record.rank.0, self.gid.0, record.kind as u8);
         let stuck = match record.cause {
             Cause::Stalled => self.limits.stall,
@@ -285,23 +318,12 @@ impl Shared {
                 Status::TIMEOUT.0
             ));
         }
-        // An error was logged where it came up, once.
         if matches!(
             record.cause,
             Cause::Early(_) | Cause::Stalled | Cause::Timeout
         ) {
             log::warn(format_args!("{record}"));
         }
-        // Of a worker's death one report is enough, whatever tasks it had.
-        if record.cause != Cause::WorkerDied {
-            diagnosis::leave_behind(format_args!("{record}"));
-        }
-        let handler = *HANDLER.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(handler) = handler {
-            // A handler that panics must not end the watchdog; the panic hook has printed it.
-            let _ = catch_unwind(AssertUnwindSafe(|| handler(&record)));
-        }
-        self.reports.tell(record);
     }
 }
 

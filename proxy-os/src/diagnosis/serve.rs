@@ -8,15 +8,16 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::fs;
 use std::io::{self, Write};
+use std::mem;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use super::Report;
+use super::record::{Process, Report};
 use crate::config::Settings;
-use crate::log;
+use crate::log::{self, Level};
 use crate::sys::eventfd::EventFd;
 use crate::sys::memfd;
 use crate::sys::poll::{For, poll};
@@ -40,7 +41,7 @@ pub struct Options {
     pub socket: bool,
     /// Write a report when this signal comes; the handler that was there is called, too.
     pub signal: Option<i32>,
-    /// Write a report this often.
+    /// Write a report this often: a file that is replaced, and its verdict to the log.
     pub every: Option<Duration>,
     /// Write reports as JSON files into this directory, besides the log.
     pub directory: Option<PathBuf>,
@@ -81,7 +82,21 @@ impl std::error::Error for ServeError {}
 struct Shared {
     bell: EventFd,
     end: AtomicBool,
-    reasons: Mutex<VecDeque<String>>,
+    reasons: Mutex<Reasons>,
+}
+
+/// Why reports are to be written.
+#[derive(Debug, Default)]
+struct Reasons {
+    waiting: VecDeque<String>,
+    /// Those that found no room.
+    dropped: u32,
+}
+
+impl Shared {
+    fn reasons(&self) -> MutexGuard<'_, Reasons> {
+        self.reasons.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The running service; ends when dropped, and puts the signal's former handler back.
@@ -128,7 +143,12 @@ pub(crate) fn for_queue(settings: &Settings) -> Option<Arc<Service>> {
     }
 }
 
+/// Held for moments only, never while the service begins or ends.
 static RUNNING: Mutex<Option<Arc<Shared>>> = Mutex::new(None);
+
+fn running() -> MutexGuard<'static, Option<Arc<Shared>>> {
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// How the names of report sockets begin.
 pub(super) const PREFIX: &str = "proxy-report/";
@@ -144,10 +164,25 @@ impl Service {
     /// # Errors
     /// See [`ServeError`].
     pub fn start(options: Options) -> Result<Self, ServeError> {
-        let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
-        if running.is_some() {
+        let shared = Arc::new(Shared {
+            bell: EventFd::new().map_err(ServeError::Thread)?,
+            end: AtomicBool::new(false),
+            reasons: Mutex::default(),
+        });
+        let mut place = running();
+        if place.is_some() {
             return Err(ServeError::Running);
         }
+        *place = Some(Arc::clone(&shared));
+        drop(place);
+        let begun = Self::begin(shared, options);
+        if begun.is_err() {
+            *running() = None;
+        }
+        begun
+    }
+
+    fn begin(shared: Arc<Shared>, options: Options) -> Result<Self, ServeError> {
         let listener = options
             .socket
             .then(listen)
@@ -156,11 +191,6 @@ impl Service {
         let signal = options.signal;
         let hook = |signal| Hooked::new(signal).map_err(|error| ServeError::Signal(signal, error));
         let hooked = signal.map(hook).transpose()?;
-        let shared = Arc::new(Shared {
-            bell: EventFd::new().map_err(ServeError::Thread)?,
-            end: AtomicBool::new(false),
-            reasons: Mutex::default(),
-        });
         let mut serving = Serving {
             shared: Arc::clone(&shared),
             listener,
@@ -170,7 +200,6 @@ impl Service {
         let name = |_| ThreadName::new("proxy-report");
         let thread = thread::spawn(name, None, Box::new(move || serving.run()));
         let thread = thread.map_err(ServeError::Thread)?;
-        *running = Some(Arc::clone(&shared));
         Ok(Self {
             shared,
             _hooked: hooked,
@@ -181,10 +210,11 @@ impl Service {
 
 impl Drop for Service {
     fn drop(&mut self) {
+        // First of all: whatever was asked for until here is written, and nothing is asked for any more.
+        *running() = None;
         // Release pairs with the acquire in `run`.
         self.shared.end.store(true, Ordering::Release);
         self.shared.bell.ring();
-        *RUNNING.lock().unwrap_or_else(PoisonError::into_inner) = None;
         if !self.thread.join_timeout(END) {
             log::warn(format_args!(
                 "the report thread has not ended within {END:?}"
@@ -193,18 +223,19 @@ impl Drop for Service {
     }
 }
 
-/// Asks the service for a report, if there is one. Any thread; never waits; a reason that finds no room is dropped.
+/// Asks the service for a report, if there is one. Any thread; its locks are held for moments only; a reason that finds no room is
+/// counted, and the service says how many did not.
 pub(crate) fn leave_behind(reason: fmt::Arguments<'_>) {
-    let Ok(running) = RUNNING.try_lock() else {
-        return;
-    };
+    // Held until the reason is there, so that the service's end comes before all of this or after it.
+    let running = running();
     let Some(shared) = running.as_ref() else {
         return;
     };
-    if let Ok(mut reasons) = shared.reasons.try_lock()
-        && reasons.len() < WAITING
-    {
-        reasons.push_back(reason.to_string());
+    let mut reasons = shared.reasons();
+    if reasons.waiting.len() < WAITING {
+        reasons.waiting.push_back(reason.to_string());
+    } else {
+        reasons.dropped += 1;
     }
     shared.bell.ring();
 }
@@ -225,10 +256,15 @@ struct Serving {
 
 impl Serving {
     fn run(&mut self) {
-        let mut next = self
-            .options
-            .every
-            .and_then(|every| Instant::now().checked_add(every));
+        self.serve();
+        // What was asked for last: a task fails, say, and its queue is released at once.
+        self.write_reasons();
+    }
+
+    fn serve(&mut self) {
+        let every = self.options.every;
+        let due = || every.and_then(|every| Instant::now().checked_add(every));
+        let mut next = due();
         // Acquire pairs with the release in the service's drop.
         while !self.shared.end.load(Ordering::Acquire) {
             let timeout = next.map(|next| next.saturating_duration_since(Instant::now()));
@@ -239,11 +275,8 @@ impl Serving {
                 return;
             }
             if next.is_some_and(|next| Instant::now() >= next) {
-                self.write("interval");
-                next = self
-                    .options
-                    .every
-                    .and_then(|every| Instant::now().checked_add(every));
+                self.write_interval();
+                next = due();
             }
         }
     }
@@ -282,15 +315,10 @@ impl Serving {
 
     fn write_reasons(&mut self) {
         loop {
-            let reason = self
-                .shared
-                .reasons
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .pop_front();
-            let Some(reason) = reason else { return };
+            let reason = self.shared.reasons().waiting.pop_front();
+            let Some(reason) = reason else { break };
             if self.left == 0 {
-                return;
+                continue;
             }
             self.left -= 1;
             self.write(&reason);
@@ -300,25 +328,42 @@ impl Serving {
                 ));
             }
         }
+        let dropped = mem::take(&mut self.shared.reasons().dropped);
+        if dropped > 0 {
+            log::warn(format_args!(
+                "{dropped} more events asked for a report, which were not written: {WAITING} wait at most"
+            ));
+        }
     }
 
-    /// Writes one report to the log, and to the directory.
+    /// Writes one report to the directory, and to the log: last, as that may be slow.
     fn write(&self, reason: &str) {
         let report = Report::collect(reason);
+        let Process {
+            pid, monotonic_ns, ..
+        } = &report.process;
+        self.write_file(&report, &format!("proxy-report-{pid}-{monotonic_ns}.json"));
         log::error(format_args!("report: {report}"));
+    }
+
+    /// Writes the report that comes at intervals: one file that is replaced, so that a long run does not fill the disk, and for the same
+    /// reason one line.
+    fn write_interval(&self) {
+        let report = Report::collect("interval");
+        let file = format!("proxy-report-{}.json", report.process.pid);
+        self.write_file(&report, &file);
+        let level = match report.stall {
+            Some(_) => Level::Warn,
+            None => Level::Info,
+        };
+        log::write(level, format_args!("report: {}", report.verdict));
+    }
+
+    fn write_file(&self, report: &Report, file: &str) {
         let Some(directory) = &self.options.directory else {
             return;
         };
-        let file = format!(
-            "proxy-report-{}-{}.json",
-            report.process.pid, report.process.monotonic_ns
-        );
-        // The interval's report is one file that is replaced, so that a long run does not fill the disk.
-        let file = match reason {
-            "interval" => format!("proxy-report-{}.json", report.process.pid),
-            _ => file,
-        };
-        let path = directory.join(&file);
+        let path = directory.join(file);
         let partial = directory.join(format!("{file}.partial"));
         let written = report
             .to_json()

@@ -21,6 +21,7 @@ pub(crate) mod poll;
 pub(crate) mod random;
 pub(crate) mod signal;
 pub(crate) mod socket;
+pub(crate) mod stderr;
 pub mod terminal;
 pub mod thread;
 mod thread_name;

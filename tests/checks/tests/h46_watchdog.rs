@@ -81,6 +81,10 @@ fn h46_h47_h51_without_a_consumer_each_part_of_the_deadline_is_told_once() {
         assert_eq!(record.waiting_on, WaitingOn::Library);
         assert!(record.in_state.is_some() && !record.partial, "{record}");
     }
+    // Words come last.
+    until("both are said", || {
+        messages::with("[nec_dev 3 gid 471]").len() >= 2
+    });
     let lines = messages::with("[nec_dev 3 gid 471]");
     let texts: Vec<&str> = lines.iter().map(|(_, text)| text.as_str()).collect();
     let verbatim = [

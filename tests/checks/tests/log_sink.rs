@@ -20,7 +20,8 @@ use proxy_os::bananaphone::Bus;
 use proxy_os::diagnosis::Report;
 use proxy_os::global_comm::{GlobalComm, Setup};
 use proxy_os::log::{self, Level, Sink};
-use proxy_os::{Context, Patience, ProxyQueue, Release, Settings};
+use proxy_os::report::Cause;
+use proxy_os::{Context, Patience, ProxyQueue, Release, Settings, watchdog};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 /// A report is there within this, whatever a sink does.
@@ -307,6 +308,56 @@ fn h48_a_sink_that_takes_its_time_on_a_worker_keeps_nobody_else() {
         for queue in queues {
             queue.release(Release::Drain, PATIENCE).expect("released");
         }
+    });
+}
+
+static HANDLED: AtomicBool = AtomicBool::new(false);
+
+/// Keeps the watchdog when it speaks of a deadline.
+fn slow_watchdog(level: Level, text: &str) {
+    note(level, text);
+    // Acquire pairs with the release of the test.
+    while text.contains("Timeout exceeded") && HELD.load(Ordering::Acquire) {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn h47_a_sink_that_takes_its_time_on_the_watchdog_comes_after_all_else_of_a_deadline() {
+    const NAME: &str =
+        "h47_a_sink_that_takes_its_time_on_the_watchdog_comes_after_all_else_of_a_deadline";
+    in_silence(NAME, || {
+        HELD.store(true, Ordering::Release); // the watchdog's acquire
+        log::set_sink(slow_watchdog);
+        // Release pairs with the acquire below.
+        watchdog::set_handler(Some(|record| {
+            HANDLED.fetch_or(record.cause == Cause::Timeout, Ordering::Release);
+        }));
+        let scratch = Scratch::new();
+        let settings = Settings::builder()
+            .task_deadline(Duration::from_millis(50))
+            .first_record_percent(0)
+            .second_record_percent(0)
+            .report_directory(Some(scratch.path(".")))
+            .from_lookup(|_| None)
+            .expect("good settings");
+        let queue = ProxyQueue::start(Gid(450), &settings).expect("a queue");
+        let idle = Script::with(&[IDLE]);
+        let builder = idle.context(0).block(1, sets(1, 1));
+        let context = queue.context(builder).expect("a context");
+        assert_eq!(run(&context, 1), Status::TIMEOUT);
+        hear("proxy-watchdog", Level::Warn, "Timeout exceeded");
+        // Acquire pairs with the handler's release.
+        assert!(HANDLED.load(Ordering::Acquire), "the handler comes before");
+        assert_eq!(queue.reports().len(), 1);
+        let report = || {
+            let files = std::fs::read_dir(scratch.path(".")).expect("a directory");
+            let mut names = files.filter_map(|file| file.ok()?.file_name().into_string().ok());
+            names.any(|name| name.ends_with(".json"))
+        };
+        until("its report is written", report);
+        queue.release(Release::Drain, PATIENCE).expect("released");
+        HELD.store(false, Ordering::Release); // the watchdog's acquire
     });
 }
 

@@ -1,0 +1,161 @@
+//! H50: every failure leaves its report, also when the release follows at once; what finds no room is counted and told. Reports at intervals
+//! (feature F2) are one file and one line.
+#![allow(unsafe_code, reason = "a start word is named by its address")]
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use proxy_checks::pace::until;
+use proxy_checks::script::{Script, sets};
+use proxy_checks::stub::Scratch;
+use proxy_core::{ExecId, Gid, Status};
+use proxy_os::diagnosis::Report;
+use proxy_os::log::{self, Level};
+use proxy_os::{Context, Patience, ProxyQueue, Release, Settings};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+const FAILS: &str = "progress * -> ret=7";
+
+/// A process has one service and one sink, so the tests take turns.
+static TURN: Mutex<()> = Mutex::new(());
+static SAID: Mutex<Vec<(Level, String)>> = Mutex::new(Vec::new());
+/// Keeps the thread that has written a report.
+static HELD: AtomicBool = AtomicBool::new(false);
+
+fn said() -> MutexGuard<'static, Vec<(Level, String)>> {
+    SAID.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn sink(level: Level, text: &str) {
+    said().push((level, text.to_owned()));
+    // Acquire pairs with the release of the test.
+    while text.starts_with("report: ") && HELD.load(Ordering::Acquire) {
+        std::thread::yield_now();
+    }
+}
+
+/// What was said so far that begins like this.
+fn beginning(start: &str) -> Vec<(Level, String)> {
+    let said = said();
+    let found = said.iter().filter(|(_, text)| text.starts_with(start));
+    found.cloned().collect()
+}
+
+fn turn() -> MutexGuard<'static, ()> {
+    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    log::set_level(Level::Info);
+    log::set_sink(sink);
+    said().clear();
+    turn
+}
+
+fn reports(scratch: &Scratch) -> Vec<Report> {
+    let files = std::fs::read_dir(scratch.path(".")).unwrap();
+    let paths = files.map(|file| file.unwrap().path());
+    let whole = paths.filter(|path: &PathBuf| path.extension().is_some_and(|end| end == "json"));
+    let read = |path| Report::from_json(&std::fs::read_to_string(path).unwrap()).unwrap();
+    whole.map(read).collect()
+}
+
+fn queue(gid: u32, settings: proxy_os::config::Builder) -> Arc<ProxyQueue> {
+    let settings = settings.from_lookup(|_| None).unwrap();
+    ProxyQueue::start(Gid(gid), &settings).unwrap()
+}
+
+fn fail(context: &Context, exec: u64) {
+    let ticket = context.enqueue(ExecId(exec)).unwrap().network;
+    let code = context.queue().consume(ticket, Patience::until(PATIENCE));
+    assert_eq!(code, Ok(Status(7)));
+}
+
+#[test]
+fn h50_a_failure_leaves_its_report_also_when_the_release_follows_at_once() {
+    let _turn = turn();
+    for round in 0..10 {
+        let scratch = Scratch::new();
+        let settings = Settings::builder().report_directory(Some(scratch.path(".")));
+        let queue = queue(710, settings);
+        let script = Script::with(&[FAILS]);
+        let builder = script.context(0).block(1, sets(1, 1));
+        let context = queue.context(builder).unwrap();
+        fail(&context, round);
+        queue.release(Release::Drain, PATIENCE).unwrap();
+        drop((context, queue));
+        // The service has ended with its queue, so nothing is waited for.
+        let [report] = &reports(&scratch)[..] else {
+            panic!("round {round}: {:?}", reports(&scratch));
+        };
+        let reason = format!("network task exec {round}");
+        assert!(report.reason.contains(&reason), "{}", report.reason);
+        let group = report.groups.iter().find(|group| group.gid == 710);
+        assert_eq!(group.unwrap().errors[0].status, 7, "{report}");
+    }
+}
+
+#[test]
+fn h50_events_that_find_no_room_are_counted_and_told() {
+    const WAITING: usize = 16;
+    let _turn = turn();
+    let scratch = Scratch::new();
+    let settings = Settings::builder().report_directory(Some(scratch.path(".")));
+    let queue = queue(711, settings);
+    let script = Script::with(&[FAILS]);
+    let builder = script.context(0).block(1, sets(1, 1));
+    let context = queue.context(builder).unwrap();
+    HELD.store(true, Ordering::Release); // the sink's acquire
+    fail(&context, 0);
+    until("a report is being written", || {
+        !beginning("report: ").is_empty()
+    });
+    (1..=20).for_each(|exec| fail(&context, exec));
+    queue.release(Release::Drain, PATIENCE).unwrap();
+    until("all are told", || queue.reports().len() == 21);
+    HELD.store(false, Ordering::Release); // the sink's acquire
+    let lost = "4 more events asked for a report, which were not written: 16 wait at most";
+    until("what is lost is told", || {
+        beginning(lost) == [(Level::Warn, lost.to_owned())]
+    });
+    assert_eq!(reports(&scratch).len(), 1 + WAITING);
+}
+
+#[test]
+fn h50_reports_at_intervals_are_one_file_and_one_line_that_is_no_error() {
+    let _turn = turn();
+    let scratch = Scratch::new();
+    let settings = Settings::builder()
+        .report_directory(Some(scratch.path(".")))
+        .report_every(Duration::from_millis(20))
+        .stall_threshold(Duration::from_millis(50));
+    let queue = queue(712, settings);
+    let times = || -> Vec<u64> {
+        let made =
+            |report: &Report| (report.reason == "interval").then_some(report.process.monotonic_ns);
+        reports(&scratch).iter().filter_map(made).collect()
+    };
+    until("a report", || !times().is_empty());
+    let first = times();
+    until("it is replaced", || times() > first);
+    assert_eq!(times().len(), 1);
+    let calm = "report: nothing is stuck: 1 group without a task";
+    until("both are told", || beginning("report: ").len() > 1);
+    for line in beginning("report: ") {
+        assert_eq!(line, (Level::Info, calm.to_owned()));
+    }
+
+    let script = Script::with(&["progress 1 -> block"]);
+    let builder = script.context(0).block(1, sets(1, 1));
+    let context = queue.context(builder).unwrap();
+    let _ticket = context.enqueue(ExecId(1)).unwrap();
+    let stuck = "report: group 712: the worker has been inside neuronNetworkProxyProgress for ";
+    let warned = || {
+        let lines = beginning(stuck).into_iter();
+        let mut lines =
+            lines.filter(|(level, text)| *level == Level::Warn && text.lines().count() == 1);
+        lines.next().is_some()
+    };
+    until("the verdict of a stuck worker", warned);
+    script.release();
+    queue.release(Release::Abort, PATIENCE).unwrap();
+}
