@@ -5,8 +5,9 @@
 use std::ffi::c_void;
 use std::io;
 use std::mem;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use super::check;
 use super::eventfd::EventFd;
@@ -27,37 +28,83 @@ pub(crate) fn stop_self() {
 
 /// The bell of the signal that was hooked; made once and never closed, as a handler may run at any time.
 static BELL: OnceLock<EventFd> = OnceLock::new();
-/// The handler that was there before ours, as a number; `SIG_DFL` and `SIG_IGN` are none.
-static FORMER: AtomicUsize = AtomicUsize::new(libc::SIG_DFL);
-/// Whether the former handler takes three arguments.
-static FORMER_TAKES_INFO: AtomicBool = AtomicBool::new(false);
+/// The signal that rings the bell; 0 = none. Relaxed throughout: a number by itself, which orders nothing.
+static RINGS: AtomicI32 = AtomicI32::new(0);
+/// What was there before ours, by signal, as our handler may be left in the chains of several.
+static FORMERS: [Former; SIGNALS] = [const { Former::none() }; SIGNALS];
+/// The kernel's signals, 1 to 64.
+const SIGNALS: usize = 65;
+/// What our handler was left with in a chain: who had hooked the signal after us calls it still.
+static LEFT: Mutex<Vec<(libc::c_int, SavedAction)>> = Mutex::new(Vec::new());
+
+/// The handler that a signal had before ours.
+struct Former {
+    /// As a number; `SIG_DFL` and `SIG_IGN` are none.
+    handler: AtomicUsize,
+    /// Whether it takes three arguments.
+    takes_info: AtomicBool,
+}
 
 type Plain = extern "C" fn(libc::c_int);
 type WithInfo = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut c_void);
 
-/// Rings the bell and calls the former handler. Async-signal-safe: atomic loads and one `write`.
-extern "C" fn ring(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    if let Some(bell) = BELL.get() {
-        bell.ring();
+impl Former {
+    const fn none() -> Self {
+        Self {
+            handler: AtomicUsize::new(libc::SIG_DFL),
+            takes_info: AtomicBool::new(false),
+        }
     }
-    // Acquire pairs with the release in `hook`, so that the flag belongs to the handler.
-    let former = FORMER.load(Ordering::Acquire);
-    if former == libc::SIG_DFL || former == libc::SIG_IGN {
-        return;
+
+    fn set(&self, action: &libc::sigaction) {
+        // Relaxed: ordered by the release below.
+        (self.takes_info).store(action.sa_flags & libc::SA_SIGINFO != 0, Ordering::Relaxed);
+        // Release pairs with the acquire in `call`.
+        (self.handler).store(action.sa_sigaction, Ordering::Release);
     }
-    // Relaxed: ordered by the load above.
-    if FORMER_TAKES_INFO.load(Ordering::Relaxed) {
-        // SAFETY: the kernel gave this number as a handler with `SA_SIGINFO`.
-        let former = unsafe { mem::transmute::<usize, WithInfo>(former) };
-        former(signal, info, context);
-    } else {
-        // SAFETY: the kernel gave this number as a handler without `SA_SIGINFO`.
-        let former = unsafe { mem::transmute::<usize, Plain>(former) };
-        former(signal);
+
+    /// Async-signal-safe if the handler is.
+    fn call(&self, signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+        // Acquire pairs with the release in `set`, so that the flag belongs to the handler.
+        let handler = self.handler.load(Ordering::Acquire);
+        if !is_function(handler) {
+            return;
+        }
+        // Relaxed: ordered by the load above.
+        if self.takes_info.load(Ordering::Relaxed) {
+            // SAFETY: the kernel gave this number as a handler with `SA_SIGINFO`.
+            let handler = unsafe { mem::transmute::<usize, WithInfo>(handler) };
+            handler(signal, info, context);
+        } else {
+            // SAFETY: the kernel gave this number as a handler without `SA_SIGINFO`.
+            let handler = unsafe { mem::transmute::<usize, Plain>(handler) };
+            handler(signal);
+        }
     }
 }
 
-/// A signal whose handler is ours; dropping it puts the former disposition back, if nobody has changed it since.
+const fn is_function(handler: usize) -> bool {
+    handler != libc::SIG_DFL && handler != libc::SIG_IGN
+}
+
+fn former(signal: libc::c_int) -> Option<&'static Former> {
+    FORMERS.get(usize::try_from(signal).ok()?)
+}
+
+/// Rings the bell and calls the former handler. Async-signal-safe: atomic loads and one `write`.
+extern "C" fn ring(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    // Relaxed: see `RINGS`.
+    if RINGS.load(Ordering::Relaxed) == signal
+        && let Some(bell) = BELL.get()
+    {
+        bell.ring();
+    }
+    if let Some(former) = former(signal) {
+        former.call(signal, info, context);
+    }
+}
+
+/// A signal whose handler is ours, or calls ours; dropping it puts the former disposition back, if nobody has changed it since.
 #[derive(Debug)]
 pub(crate) struct Hooked {
     signal: libc::c_int,
@@ -65,6 +112,7 @@ pub(crate) struct Hooked {
 }
 
 /// What the kernel said a signal did before.
+#[derive(Clone, Copy)]
 struct SavedAction(libc::sigaction);
 
 impl std::fmt::Debug for SavedAction {
@@ -73,8 +121,26 @@ impl std::fmt::Debug for SavedAction {
     }
 }
 
+/// What a signal does now.
+fn current(signal: libc::c_int) -> io::Result<libc::sigaction> {
+    // SAFETY: all zeros is a valid action: the default handler and an empty mask.
+    let mut action: libc::sigaction = unsafe { mem::zeroed() };
+    // SAFETY: `action` is valid for the kernel to write; no new action is given.
+    check(unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut action) })?;
+    Ok(action)
+}
+
+/// Takes out what our handler was left with in the chain of a signal.
+fn take_left(signal: libc::c_int) -> Option<SavedAction> {
+    let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
+    let place = left.iter().position(|(of, _)| *of == signal)?;
+    Some(left.swap_remove(place).1)
+}
+
 impl Hooked {
     /// Takes a signal: from now on it rings the bell, and then does what it did before, if that was a handler. One signal at a time.
+    ///
+    /// Where an earlier one was left in a chain, that one does it: to hook once more would make a circle of the two handlers.
     ///
     /// # Errors
     /// `EINVAL` for what is no signal, or cannot be caught; descriptor limits.
@@ -83,23 +149,33 @@ impl Hooked {
             // Somebody else's bell is as good.
             let _ = BELL.set(EventFd::new()?);
         }
-        // SAFETY: all zeros is a valid action: the default handler and an empty mask.
-        let mut former: libc::sigaction = unsafe { mem::zeroed() };
-        // SAFETY: `former` is valid for the kernel to write; no new action is given.
-        check(unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut former) })?;
-        // Relaxed: ordered by the release below.
-        FORMER_TAKES_INFO.store(former.sa_flags & libc::SA_SIGINFO != 0, Ordering::Relaxed);
-        // Release pairs with the acquire in `ring`.
-        FORMER.store(former.sa_sigaction, Ordering::Release);
-        // SAFETY: as above.
+        if let Some(bell) = BELL.get() {
+            // A ring for the one before, which nobody has heard.
+            bell.wait(Some(Duration::ZERO))?;
+        }
+        let before = current(signal)?;
+        let hooked = match take_left(signal) {
+            // Called by the handler that is there, or that one itself.
+            Some(former) if is_function(before.sa_sigaction) => Self { signal, former },
+            _ => Self::hook(signal, before)?,
+        };
+        // Relaxed: see `RINGS`.
+        RINGS.store(signal, Ordering::Relaxed);
+        Ok(hooked)
+    }
+
+    fn hook(signal: libc::c_int, before: libc::sigaction) -> io::Result<Self> {
+        let former = former(signal).ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?;
+        former.set(&before);
+        // SAFETY: all zeros is a valid action.
         let mut ours: libc::sigaction = unsafe { mem::zeroed() };
         ours.sa_sigaction = ring as WithInfo as usize;
         // Restart: the program's calls must not notice. The former mask stays, as its handler may count on it.
-        ours.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | (former.sa_flags & libc::SA_ONSTACK);
-        ours.sa_mask = former.sa_mask;
+        ours.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | (before.sa_flags & libc::SA_ONSTACK);
+        ours.sa_mask = before.sa_mask;
         // SAFETY: the action is valid, and its handler is async-signal-safe.
         check(unsafe { libc::sigaction(signal, &raw const ours, std::ptr::null_mut()) })?;
-        let former = SavedAction(former);
+        let former = SavedAction(before);
         Ok(Self { signal, former })
     }
 
@@ -111,14 +187,16 @@ impl Hooked {
 
 impl Drop for Hooked {
     fn drop(&mut self) {
-        // SAFETY: all zeros is a valid action.
-        let mut current: libc::sigaction = unsafe { mem::zeroed() };
-        // SAFETY: `current` is valid for the kernel to write; no new action is given.
-        unsafe { libc::sigaction(self.signal, std::ptr::null(), &raw mut current) };
-        // Who has hooked it after us keeps it, and calls us as its former handler.
-        if current.sa_sigaction == ring as WithInfo as usize {
+        // Relaxed: see `RINGS`.
+        RINGS.store(0, Ordering::Relaxed);
+        let ours = |action: &libc::sigaction| action.sa_sigaction == ring as WithInfo as usize;
+        if current(self.signal).is_ok_and(|action| ours(&action)) {
             // SAFETY: the kernel itself gave this action.
             unsafe { libc::sigaction(self.signal, &raw const self.former.0, std::ptr::null_mut()) };
+        } else {
+            // Who has hooked it after us keeps it, and calls us as its former handler.
+            let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
+            left.push((self.signal, self.former));
         }
     }
 }

@@ -5,7 +5,7 @@
 )]
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use proxy_checks::script::{Script, sets};
@@ -72,6 +72,7 @@ fn h52_a_signal_asks_for_a_report_and_its_former_handler_is_called_and_given_bac
         )
     };
     let before = handler_of(signal);
+    let first = FORMER.load(Ordering::Relaxed);
     let scratch = Scratch::new();
     let options = Options {
         signal: Some(signal),
@@ -84,7 +85,7 @@ fn h52_a_signal_asks_for_a_report_and_its_former_handler_is_called_and_given_bac
     for round in 1..=2 {
         // SAFETY: no pointers.
         unsafe { libc::raise(signal) };
-        assert_eq!(FORMER.load(Ordering::Relaxed), round);
+        assert_eq!(FORMER.load(Ordering::Relaxed), first + round);
         let reports = reports(&scratch, round as usize);
         assert!(
             reports
@@ -94,6 +95,123 @@ fn h52_a_signal_asks_for_a_report_and_its_former_handler_is_called_and_given_bac
     }
     drop(service);
     assert_eq!(handler_of(signal), before, "given back");
+    // SAFETY: the default disposition, as at the start.
+    unsafe { libc::signal(signal, libc::SIG_DFL) };
+}
+
+/// What [`chains`] has hooked over.
+static OVER: AtomicUsize = AtomicUsize::new(libc::SIG_DFL);
+static CHAINED: AtomicU32 = AtomicU32::new(0);
+
+extern "C" fn chains(
+    signal: libc::c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut std::ffi::c_void,
+) {
+    // Relaxed: as for `former`.
+    CHAINED.fetch_add(1, Ordering::Relaxed);
+    let over = OVER.load(Ordering::Relaxed);
+    // SAFETY: the kernel gave this number as the service's handler, which takes three arguments.
+    let over = unsafe { std::mem::transmute::<usize, WithInfo>(over) };
+    over(signal, info, context);
+}
+
+type WithInfo = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut std::ffi::c_void);
+
+/// Sets a handler with three arguments; returns what was there.
+fn set_handler(signal: libc::c_int, handler: usize) -> libc::sigaction {
+    // SAFETY: all zeros is a valid action.
+    let [mut action, mut before]: [libc::sigaction; 2] = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = handler;
+    action.sa_flags = libc::SA_SIGINFO;
+    // SAFETY: both actions are valid, and the handler is one of this file's.
+    let answer = unsafe { libc::sigaction(signal, &raw const action, &raw mut before) };
+    assert_eq!(answer, 0);
+    before
+}
+
+#[test]
+fn h52_a_handler_left_in_the_embedders_chain_makes_no_circle_when_the_service_comes_back() {
+    let _turn = TURN.lock();
+    proxy_os::log::set_sink(silent);
+    let signal = libc::SIGUSR2;
+    // SAFETY: the handler only counts.
+    unsafe {
+        libc::signal(
+            signal,
+            former as extern "C" fn(libc::c_int) as libc::sighandler_t,
+        )
+    };
+    let before = handler_of(signal);
+    let scratch = Scratch::new();
+    let options = Options {
+        signal: Some(signal),
+        directory: Some(scratch.path(".")),
+        ..Options::default()
+    };
+    let counts = || [&FORMER, &CHAINED].map(|count| count.load(Ordering::Relaxed));
+    let [former, chained] = counts();
+    // SAFETY: no pointers.
+    let raise = || assert_eq!(unsafe { libc::raise(signal) }, 0);
+
+    let service = Service::start(options.clone()).unwrap();
+    let ours = set_handler(signal, chains as WithInfo as usize);
+    OVER.store(ours.sa_sigaction, Ordering::Relaxed); // read on this thread
+    drop(service);
+    raise();
+    assert_eq!(counts(), [former + 1, chained + 1], "the chain is whole");
+    for round in 1..=2 {
+        let service = Service::start(options.clone()).unwrap();
+        raise();
+        assert_eq!(counts(), [former + 1 + round, chained + 1 + round]);
+        assert_eq!(reports(&scratch, round as usize).len(), round as usize);
+        drop(service);
+        assert_eq!(handler_of(signal), chains as WithInfo as usize);
+    }
+    // The embedder puts back what it has found, which is ours.
+    set_handler(signal, ours.sa_sigaction);
+    let service = Service::start(options).unwrap();
+    raise();
+    assert_eq!(counts(), [former + 4, chained + 3]);
+    assert_eq!(reports(&scratch, 3).len(), 3);
+    drop(service);
+    assert_eq!(handler_of(signal), before, "given back");
+    // SAFETY: the default disposition, as at the start.
+    unsafe { libc::signal(signal, libc::SIG_DFL) };
+}
+
+/// What a handler with three arguments was given: the signal, its origin, whether there is a context.
+static GIVEN: Mutex<Option<(i32, i32, bool)>> = Mutex::new(None);
+
+extern "C" fn takes_three(
+    signal: libc::c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut std::ffi::c_void,
+) {
+    // SAFETY: the kernel's information of this signal, or null.
+    let code = unsafe { info.as_ref() }.map_or(0, |info| info.si_code);
+    // The thread that is interrupted is in `raise`, so it does not hold the lock.
+    *GIVEN.lock().unwrap() = Some((signal, code, !context.is_null()));
+}
+
+#[test]
+fn h52_a_former_handler_with_three_arguments_gets_all_three() {
+    /// Sent by `tgkill`, as `raise` does.
+    const SI_TKILL: i32 = -6;
+    let _turn = TURN.lock();
+    proxy_os::log::set_sink(silent);
+    let signal = libc::SIGUSR1;
+    set_handler(signal, takes_three as WithInfo as usize);
+    let service = Service::start(Options {
+        signal: Some(signal),
+        ..Options::default()
+    })
+    .unwrap();
+    // SAFETY: no pointers.
+    unsafe { libc::raise(signal) };
+    assert_eq!(*GIVEN.lock().unwrap(), Some((signal, SI_TKILL, true)));
+    drop(service);
+    assert_eq!(handler_of(signal), takes_three as WithInfo as usize);
     // SAFETY: the default disposition, as at the start.
     unsafe { libc::signal(signal, libc::SIG_DFL) };
 }
