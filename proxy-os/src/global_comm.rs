@@ -23,6 +23,7 @@ use crate::bananaphone::leaders::{Leaders, LeadersError, Stopped};
 use crate::bananaphone::task::{TaskBarrier, TooManySemaphores};
 use crate::bananaphone::{Bus, BusError, JoinError, Options, Within};
 use crate::config::Settings;
+use crate::log;
 use crate::queue::{ProxyQueue, Release, ReleaseError};
 use crate::registry::{AcquireError, Group, Released};
 
@@ -172,8 +173,17 @@ impl GlobalComm {
             .transpose()
             .map_err(|error| SetupError::Exchange(Box::new(error)))?;
         let group = Group::for_device(setup.device, setup.settings, within.time);
+        let group = group.map_err(SetupError::Group)?;
+        // The tag is the specification's (section 1).
+        log::info(format_args!(
+            "enc_setup_global_comm_bananaphones: bus {}, rank {} of {}, {}",
+            setup.bus.job,
+            bus.rank(),
+            bus.world(),
+            group.queue().gid()
+        ));
         Ok(Self {
-            group: group.map_err(SetupError::Group)?,
+            group,
             leaders: None,
             bus,
             unique_id,

@@ -41,7 +41,11 @@ fn refused_contexts_name_field_value_and_range() {
     says(&ContextError::Forked, &[FORKED]);
     says(
         &ContextError::Busy { unfinished: 5 },
-        &["5 tasks", "unfinished"],
+        &["5 tasks", "are unfinished"],
+    );
+    says(
+        &ContextError::Busy { unfinished: 1 },
+        &["1 task ", "is unfinished"],
     );
 }
 

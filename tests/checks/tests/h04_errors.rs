@@ -120,12 +120,15 @@ fn h04_an_error_of_progress_ends_its_task_alone() {
 }
 
 #[test]
-fn h04_an_error_of_start_stops_what_was_started() {
+fn h04_an_error_of_start_stops_what_was_started_and_is_told_in_the_specifications_words() {
+    messages::collect();
     let script = Script::with(&["start 2 -> ret=1206"]);
     let queue = queue(1);
-    let context = queue.context(blocks(script.context(0), &[1], 3)).unwrap();
+    let context = queue.context(blocks(script.context(7), &[1], 3)).unwrap();
     assert_eq!(run(&queue, &context, 1), Status::NETWORK_PROXY_FAILURE);
     assert_eq!(script.order(), ["start 0 1", "start 1 1", "stop 0"]);
+    let lines = messages::with("[nec_dev 7] failed to start network proxy ret:1206: ");
+    assert_eq!(lines.len(), 1, "{lines:?}");
 }
 
 #[test]

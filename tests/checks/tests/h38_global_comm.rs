@@ -8,6 +8,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use proxy_checks::bus::{self, AMPLE};
+use proxy_checks::messages;
 use proxy_core::phone::barrier::RankSet;
 use proxy_core::port::BarrierPoll;
 use proxy_core::{ExecId, Status};
@@ -191,6 +192,7 @@ fn whole_life(job: &str, settings: &Settings) {
         .from_lookup(|_| None)
         .unwrap();
     let order = Mutex::new(Vec::new());
+    messages::collect();
     both(|rank| {
         let comm = set_up(options(job, rank, 2, settings), &shared, 1, Some(ID)).unwrap();
         assert_eq!(comm.unique_id(), Some(&ID));
@@ -226,6 +228,12 @@ fn whole_life(job: &str, settings: &Settings) {
         order.contains(&Released::Ended) && order.contains(&Released::Kept(1)),
         "{order:?}"
     );
+    for rank in [0, 1] {
+        let told = messages::with(&format!(
+            "enc_setup_global_comm_bananaphones: bus {job}, rank {rank} of 2, gid 0"
+        ));
+        assert_eq!(told.len(), 1, "{told:?}");
+    }
     nothing_is_left();
 }
 

@@ -4,7 +4,7 @@
 //! Doc tests and loom models are not counted: they are built differently. Nor are lines without a word, which belong to others, and
 //! the constructors of shared values, which are constants but for loom's.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -16,7 +16,8 @@ use crate::child;
 use crate::table;
 use crate::workspace::Workspace;
 
-/// Lines that no test reaches, each with its reason: `file: the line's text # why`.
+/// Lines that no test reaches, each with its reason: `file: the line's text # why`, and `file: 2 x the line's text # why` where it
+/// stands there more than once.
 const ARGUED: &str = "tests/coverage.txt";
 
 /// The tests that count.
@@ -46,6 +47,9 @@ const TESTS: [&str; 24] = [
     "exhaustion",
     "--test=worlds",
 ];
+
+/// How many lines of a file have a text.
+type Lines = BTreeMap<(String, String), usize>;
 
 /// More than any of the test programs takes.
 const LIMIT: Duration = Duration::from_secs(600);
@@ -99,15 +103,20 @@ fn build(workspace: &Workspace, place: &Path) -> Result<Vec<(PathBuf, PathBuf)>,
 /// Prints the table and compares the missed lines with those that are argued for.
 fn judge(workspace: &Workspace, files: &BTreeMap<String, Reached>) -> Result<Found, String> {
     let argued = argued(&workspace.root.join(ARGUED))?;
-    let (mut missed, mut texts) = (BTreeSet::new(), BTreeMap::new());
+    let (mut missed, mut texts) = (Lines::new(), BTreeMap::new());
     for (name, reached) in files {
         let text = fs::read_to_string(workspace.root.join(name))
             .map_err(|error| format!("{name}: {error}"))?;
         let lines = counted(&text);
         let at = |number: &usize| *lines.get(number - 1).unwrap_or(&"");
-        let lines = reached.missed.iter().map(at);
-        let counted = lines.filter(|line| !line.is_empty());
-        missed.extend(counted.map(|line| (name.clone(), line.to_owned())));
+        for line in reached
+            .missed
+            .iter()
+            .map(at)
+            .filter(|line| !line.is_empty())
+        {
+            *missed.entry((name.clone(), line.to_owned())).or_default() += 1;
+        }
         texts.insert(name.clone(), text);
     }
     let rows: Vec<_> = files
@@ -118,16 +127,28 @@ fn judge(workspace: &Workspace, files: &BTreeMap<String, Reached>) -> Result<Fou
         "{}",
         table::draw(&["file", "lines", "missed", "branches", "missed"], &rows)
     );
-    let mut wrong: Vec<String> = missed
-        .difference(&argued)
-        .map(|(name, line)| format!("{name}: nothing reaches: {line}"))
-        .collect();
-    for (name, line) in argued.difference(&missed) {
-        // What only a second thread at the right moment leads to is reached in some runs.
-        let is_there = |text: &String| counted(text).contains(&line.as_str());
-        match texts.get(name).is_some_and(is_there) {
-            true => println!("reached in this run, though argued for: {name}: {line}"),
-            false => wrong.push(format!("{ARGUED}: {name}: gone: {line}")),
+    let mut wrong = Vec::new();
+    for (of @ (name, line), lines) in &missed {
+        let excused = argued.get(of).copied().unwrap_or(0);
+        if *lines > excused {
+            wrong.push(format!(
+                "{name}: nothing reaches {lines} of the lines `{line}`, argued for: {excused}"
+            ));
+        }
+    }
+    for (of @ (name, line), excused) in &argued {
+        let there = texts.get(name).map_or(0, |text| {
+            let same = |other: &&&str| *other == line;
+            counted(text).iter().filter(same).count()
+        });
+        let lines = missed.get(of).copied().unwrap_or(0);
+        if there < *excused {
+            wrong.push(format!(
+                "{ARGUED}: {name}: {excused} lines are argued for, there are {there}: {line}"
+            ));
+        } else if lines < *excused {
+            // What only a second thread at the right moment leads to is reached in some runs.
+            println!("reached in this run, though argued for: {name}: {line}");
         }
     }
     if !wrong.is_empty() {
@@ -136,7 +157,7 @@ fn judge(workspace: &Workspace, files: &BTreeMap<String, Reached>) -> Result<Fou
     Ok(Found::Ran(format!(
         "{} (lines argued for: {})",
         llvm::sums(files),
-        argued.len()
+        argued.values().sum::<usize>()
     )))
 }
 
@@ -170,21 +191,26 @@ fn row(name: &str, reached: &Reached) -> Vec<String> {
 }
 
 /// The lines that no test needs to reach.
-fn argued(file: &Path) -> Result<BTreeSet<(String, String)>, String> {
+fn argued(file: &Path) -> Result<Lines, String> {
     let failed = |what: &str| format!("{}: {what}", file.display());
     let text = fs::read_to_string(file).map_err(|error| failed(&error.to_string()))?;
-    let mut argued = BTreeSet::new();
-    for line in text
-        .lines()
+    let lines = text.lines();
+    lines
         .filter(|line| !line.is_empty() && !line.starts_with('#'))
-    {
-        let parts = line.split_once(" # ").and_then(|(line, why)| {
-            let (name, line) = line.split_once(": ")?;
-            (!why.trim().is_empty()).then(|| (name.to_owned(), line.trim().to_owned()))
-        });
-        argued.insert(parts.ok_or_else(|| failed(&format!("not `file: line # why`: {line}")))?);
-    }
-    Ok(argued)
+        .map(|line| entry(line).ok_or_else(|| failed(&format!("not `file: line # why`: {line}"))))
+        .collect()
+}
+
+/// One entry of that file.
+fn entry(text: &str) -> Option<((String, String), usize)> {
+    let (of, why) = text.split_once(" # ")?;
+    let (name, line) = of.split_once(": ")?;
+    let several = line.split_once(" x ").and_then(|(times, line)| {
+        let times = times.parse().ok()?;
+        Some((times, line))
+    });
+    let (times, line) = several.unwrap_or((1, line));
+    (!why.trim().is_empty()).then(|| ((name.to_owned(), line.trim().to_owned()), times))
 }
 
 #[cfg(test)]
@@ -197,5 +223,21 @@ mod tests {
         let counted = counted(text);
         let lines: Vec<_> = counted.iter().filter(|line| !line.is_empty()).collect();
         assert_eq!(lines, [&"impl A {", &"fn b() {"]);
+    }
+
+    #[test]
+    fn an_entry_excuses_as_many_lines_as_it_says_and_has_a_reason() {
+        let of = |line: &str| ("core/a.rs".to_owned(), line.to_owned());
+        assert_eq!(entry("core/a.rs: return; # why"), Some((of("return;"), 1)));
+        assert_eq!(
+            entry("core/a.rs: 3 x return; # why"),
+            Some((of("return;"), 3))
+        );
+        assert_eq!(
+            entry("core/a.rs: a(b x c) # why"),
+            Some((of("a(b x c)"), 1))
+        );
+        assert_eq!(entry("core/a.rs: return; # "), None);
+        assert_eq!(entry("core/a.rs: return;"), None);
     }
 }
