@@ -111,6 +111,7 @@ const SHARED: &[(&str, Looked)] = &[
     ("proxy-os/src/left.rs", Alone),
     ("proxy-os/src/log.rs", Alone),
     ("proxy-os/src/nccom/shared.rs", Alone),
+    ("proxy-os/src/pass.rs", ONE_FLAG),
     ("proxy-os/src/queue.rs", ONE_FLAG),
     (
         "proxy-os/src/sys/fork.rs",
@@ -121,6 +122,7 @@ const SHARED: &[(&str, Looked)] = &[
         Argued("the former handler, published once before the new one is in place"),
     ),
     ("proxy-os/src/sys/fault.rs", Alone),
+    ("proxy-os/src/sys/stdout.rs", Alone),
     ("proxy-os/src/sys/thread.rs", Alone),
     (
         "proxy-os/src/trace/mod.rs",
@@ -129,7 +131,6 @@ const SHARED: &[(&str, Looked)] = &[
         ),
     ),
     ("proxy-os/src/watch.rs", Alone),
-    ("proxy-os/src/worker.rs", ONE_FLAG),
 ];
 
 /// The workspace.
