@@ -107,6 +107,14 @@ pub(crate) struct Tracks {
     tasks: HashMap<Ticket, Seen>,
 }
 
+impl Tracks {
+    /// When a task was first seen in the state that it was in at the last look, if that is the one it is in now.
+    pub(crate) fn unmoved(&self, task: &TaskView) -> Option<u64> {
+        let seen = self.tasks.get(&task.ticket)?;
+        (seen.state == task.state).then_some(seen.moved)
+    }
+}
+
 #[derive(Debug)]
 struct Dog {
     groups: Vec<Weak<Shared>>,

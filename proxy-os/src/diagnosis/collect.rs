@@ -1,6 +1,5 @@
 //! Gathering a report's facts: only reads, bounded, and without a lock that anybody may hold for long.
 
-use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::sync::Arc;
@@ -8,9 +7,10 @@ use std::time::Duration;
 
 use proxy_core::phone::barrier::RankSet;
 use proxy_core::recorder::Record;
-use proxy_core::{ContextId, Rank, RunState, Shut, Status, Stream, TaskView};
+use proxy_core::{ContextId, Gid, RunState, Shut, Status, Stream, TaskView};
 
 use super::known::{self, Known};
+use super::moments::{Moments, Since};
 use super::record::{
     BarrierWait, Block, Call, Change, ErrorCount, Group, Library, Process, Report, SCHEMA, Setting,
     StartWord, Task, Worker,
@@ -21,6 +21,9 @@ use crate::queue::{Shared, TASKS};
 use crate::registry::Group as Share;
 use crate::sys::{affinity, clock, memfd};
 use crate::{nccom, waiting};
+
+/// A context as the table has it.
+type Entry = (ContextId, Arc<ContextData>);
 
 /// A wait that lasts longer counts as a stall, where nobody says otherwise.
 const STALL_THRESHOLD: Duration = Duration::from_secs(1);
@@ -69,22 +72,25 @@ impl Report {
     /// The same record with one group alone, judged by what is left. The buses stay: a group's barriers are on them.
     #[must_use]
     pub fn only(mut self, gid: u32) -> Self {
+        for group in self.groups.iter().filter(|group| group.gid != gid) {
+            let of_other = format!(" of {}", Gid(group.gid));
+            self.partial.retain(|what| !what.ends_with(&of_other));
+        }
         self.groups.retain(|group| group.gid == gid);
         (self.stall, self.hint) = (None, None);
         self.judge();
         self
     }
 
-    /// Fills in the verdict, and marks the group that it is about.
+    /// Fills in the verdict, and marks the groups that have a stall.
     fn judge(&mut self) {
         verdict::judge(self);
-        let stalled = self.stall.as_ref().and_then(|stall| stall.gid);
-        for group in self
-            .groups
-            .iter_mut()
-            .filter(|group| Some(group.gid) == stalled)
-        {
-            if group.health == "running" {
+        let stalled: Vec<Option<u32>> = verdict::stalls_of(self)
+            .into_iter()
+            .map(|(stall, _)| stall.gid)
+            .collect();
+        for group in &mut self.groups {
+            if group.health == "running" && stalled.contains(&Some(group.gid)) {
                 group.health = "stalled".to_owned();
             }
         }
@@ -176,33 +182,28 @@ fn process() -> Process {
 
 fn group(known: &Known, partial: &mut Vec<String>) -> Option<Group> {
     let shared = known.shared.upgrade()?;
+    // The order counts: the time and the tasks first, then what the worker does, and last what has changed. So whatever has moved since is
+    // found to be young, and none of it to wait.
     let now = clock::monotonic_ns();
-    let records: Vec<Record> = shared.recorder.iter().collect();
-    let ages = ages(&records);
+    let views: Vec<TaskView> = shared.core.tasks().collect();
     let contexts = shared.contexts.try_all();
     if contexts.is_none() {
         partial.push(format!("the contexts of {}", shared.gid));
     }
-    let contexts = contexts.unwrap_or_default();
-    let mut tasks: Vec<Task> = (shared.core.tasks())
-        .map(|view| {
-            let data = contexts.iter().find(|(id, _)| *id == view.context);
-            let rank = shared.core.rank_of(view.ticket).unwrap_or_default();
-            task(
-                rank,
-                &view,
-                data.map(|(_, data)| &**data),
-                ages.get(&key(&view)).copied(),
-                now,
-            )
-        })
-        .collect();
+    let is_queued = |view: &&TaskView| view.state == RunState::Init;
+    let queued = u32::try_from(views.iter().filter(is_queued).count()).unwrap_or(u32::MAX);
+    let entered = contexts.as_deref().unwrap_or_default();
+    let worker = worker(&shared, known, entered, queued, partial);
+    let (moments, asked) = Moments::read(&shared, &views, worker.activity == "asleep");
+    if !asked {
+        partial.push(format!("the watchdog's times of {}", shared.gid));
+    }
+    let described = |view| task(&shared, view, contexts.as_deref(), moments.since(view), now);
+    let mut tasks: Vec<Task> = views.iter().map(described).collect();
     tasks.sort_by_key(|task| (task.rank, task.sequence));
     let counters = shared.watch.counters();
-    let ended = records
-        .iter()
-        .rev()
-        .find(|record| record.change.to == RunState::Done);
+    let mut changes = moments.records.iter().rev();
+    let ended = changes.find(|record| record.change.to == RunState::Done);
     Some(Group {
         gid: shared.gid.0,
         sharers: Share::try_sharers(shared.gid).unwrap_or_else(|| {
@@ -210,14 +211,14 @@ fn group(known: &Known, partial: &mut Vec<String>) -> Option<Group> {
             0
         }),
         health: health(&shared, known.tid).to_owned(),
-        enqueued: counters.drained.saturating_add(queued(&tasks).into()),
+        enqueued: counters.drained.saturating_add(queued.into()),
         full: counters.full,
         ended: counters.ended,
         last_ended_exec: ended.map(|record| record.change.exec.0),
         errors: errors(&shared, partial),
-        worker: worker(&shared, known, &contexts, queued(&tasks), partial),
+        worker,
         tasks,
-        history: records.iter().map(change).collect(),
+        history: moments.records.iter().map(change).collect(),
         latencies: latencies::latencies(&shared.latencies.read()),
     })
 }
@@ -233,14 +234,6 @@ fn errors(shared: &Shared, partial: &mut Vec<String>) -> Vec<ErrorCount> {
         count,
     };
     errors.into_iter().map(told).collect()
-}
-
-/// Tasks that no step has come to.
-fn queued(tasks: &[Task]) -> u32 {
-    let queued = tasks
-        .iter()
-        .filter(|task| task.state == RunState::Init.to_string());
-    u32::try_from(queued.count()).unwrap_or(u32::MAX)
 }
 
 /// The files of a thread of this process.
@@ -262,7 +255,7 @@ fn health(shared: &Shared, tid: u32) -> &'static str {
 fn worker(
     shared: &Shared,
     known: &Known,
-    contexts: &[(ContextId, Arc<ContextData>)],
+    contexts: &[Entry],
     queued: u32,
     partial: &mut Vec<String>,
 ) -> Worker {
@@ -314,57 +307,49 @@ fn worker(
 /// How long a worker that was rung may take to wake.
 const WAKING: Duration = Duration::from_millis(10);
 
-/// Whether the worker sleeps, and is not just about to wake for what is queued.
+/// Whether the worker sleeps, and is not just about to wake for what is queued: then it is found in the same sleep twice.
 fn sleeps(shared: &Shared, queued: u32) -> bool {
-    let sleeps = shared.watch.is_asleep();
-    if !sleeps || queued == 0 {
-        return sleeps;
+    let asleep = || {
+        let watch = &shared.watch;
+        watch.is_asleep().then(|| watch.counters().sleeps)
+    };
+    let sleep = asleep();
+    if sleep.is_none() || queued == 0 {
+        return sleep.is_some();
     }
     std::thread::sleep(known::patience(WAKING));
-    shared.watch.is_asleep()
+    sleep == asleep()
 }
 
-/// A task in the black box: its slot and its execution.
-type Key = (u32, u64, ContextId);
-
-fn key(view: &TaskView) -> Key {
-    (view.ticket.slot(), view.exec.0, view.context)
-}
-
-/// The last change of each task that the black box still has.
-fn ages(records: &[Record]) -> HashMap<Key, Record> {
-    let key = |record: &Record| {
-        (
-            record.change.slot,
-            record.change.exec.0,
-            record.change.context,
-        )
-    };
-    records
-        .iter()
-        .map(|record| (key(record), *record))
-        .collect()
-}
-
+/// One task; `contexts` are `None` if they could not be read.
 fn task(
-    rank: Rank,
+    shared: &Shared,
     view: &TaskView,
-    data: Option<&ContextData>,
-    last: Option<Record>,
+    contexts: Option<&[Entry]>,
+    since: Since,
     now: u64,
 ) -> Task {
     let waits = view.state == RunState::WaitingDeviceTrigger;
     let runs = matches!(view.state, RunState::Progressing | RunState::Idle);
     let network = view.kind == proxy_core::TaskKind::Network;
-    let since = last.map(|last| last.time);
+    let mut entries = contexts.unwrap_or_default().iter();
+    let data = entries.find(|(id, _)| *id == view.context);
+    let data = data.map(|(_, data)| &**data);
+    let seconds = |since: u64| now.saturating_sub(since) as f64 / 1e9;
+    let (last, least_age) = match since {
+        Since::At(last) => (Some(last), 0.0),
+        Since::Before(time) => (None, seconds(time)),
+        Since::Unknown => (None, 0.0),
+    };
     Task {
-        rank: rank.0,
+        rank: shared.core.rank_of(view.ticket).unwrap_or_default().0,
         kind: view.kind.to_string(),
         exec: view.exec.0,
         sequence: view.sequence as u64,
         context: view.context.to_string(),
         state: view.state.to_string(),
-        age: since.map(|since| now.saturating_sub(since) as f64 / 1e9),
+        age: last.map(|last| seconds(last.time)),
+        least_age,
         status: last
             .filter(|_| view.state == RunState::Done)
             .map(|last| last.change.status.0),
@@ -374,6 +359,7 @@ fn task(
             .map(|data| unfired(view, data))
             .unwrap_or_default(),
         barrier: data.filter(|_| runs && !network).and_then(barrier),
+        unread: contexts.is_none(),
     }
 }
 
@@ -427,5 +413,55 @@ fn change(record: &Record) -> Change {
         from: change.from.to_string(),
         to: change.to.to_string(),
         status: change.status.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proxy_core::{ExecId, TaskKind, Ticket};
+
+    use super::super::record::StallKind;
+    use super::*;
+    use crate::{ProxyQueue, Settings};
+
+    #[test]
+    fn h48_a_device_wait_whose_words_are_locked_is_a_stall_without_them() {
+        let queue = ProxyQueue::without_worker(Gid(4601), &Settings::default()).unwrap();
+        let view = TaskView {
+            ticket: Ticket::from_parts(0, 1),
+            context: ContextId::from_parts(0, 1),
+            exec: ExecId(812),
+            kind: TaskKind::Network,
+            sequence: 0,
+            state: RunState::WaitingDeviceTrigger,
+        };
+        let judged = |contexts: Option<&[Entry]>| {
+            let waiting = task(
+                queue.shared(),
+                &view,
+                contexts,
+                Since::Before(0),
+                2_000_000_000,
+            );
+            let mut report = Report {
+                stall_threshold: 2.0,
+                groups: vec![Group {
+                    health: "running".to_owned(),
+                    tasks: vec![waiting],
+                    ..Group::default()
+                }],
+                ..Report::default()
+            };
+            report.groups[0].worker.capacity = 128;
+            report.judge();
+            (
+                report.stall.map(|stall| stall.kind),
+                report.groups.remove(0).health,
+            )
+        };
+        let stalled = (Some(StallKind::DeviceNeverFired), "stalled".to_owned());
+        assert_eq!(judged(None), stalled);
+        let read = judged(Some(&[]));
+        assert_eq!(read, (None, "running".to_owned()), "it has no words");
     }
 }

@@ -95,6 +95,21 @@ mod tests {
         (report, since.elapsed())
     }
 
+    /// The verdict on a group does not say that nothing is stuck, as something was not seen.
+    fn assert_unseen(report: &Report, gid: u32, what: &str) {
+        let mut report = report.clone();
+        // Other tests of this program have buses.
+        report.buses.clear();
+        let report = report.only(gid);
+        assert_eq!(report.stall, None, "{report}");
+        let (seen, unseen) = report
+            .verdict
+            .split_once("; could not be read, as locked: ")
+            .expect("what could not be seen");
+        assert!(seen.starts_with("nothing seen is stuck: "), "{seen}");
+        assert!(unseen.contains(what), "{unseen}");
+    }
+
     #[test]
     fn h48_locks_that_are_held_make_a_report_partial_and_not_late() {
         let gids = 4800..4800 + QUEUES;
@@ -113,12 +128,17 @@ mod tests {
         }
         let text = report.to_string();
         assert!(text.contains("PARTIAL: could not read "), "{text}");
+        for gid in gids.clone() {
+            let lock = format!("the contexts of {}", Gid(gid));
+            assert_unseen(&report, gid, &lock);
+        }
 
         let held = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
         let (report, took) = timed();
         drop(held);
         assert!(took < PROMPT, "{took:?}");
         assert!(report.partial.contains(&"the list of queues".to_owned()));
+        assert_unseen(&report, 0, "the list of queues");
 
         let (report, _) = timed();
         let ours = |text: &&String| {

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`record`] | what a report says: plain data, a versioned schema |
 //! | `collect`, `buses`, `known` | reading it from the live process, without waiting for anybody |
+//! | `moments` | since when each task is in its state |
 //! | `verdict` | from the facts to one sentence |
 //! | `text`, `merge` | for people; many ranks' reports in one sentence |
 //! | `latencies`, `prometheus` | for monitoring |
@@ -15,6 +16,7 @@ mod fetch;
 mod known;
 mod latencies;
 mod merge;
+mod moments;
 mod prometheus;
 mod ranges;
 pub mod record;

@@ -201,6 +201,7 @@ mod tests {
             gid: 3,
             enqueued: 9,
             full: 2,
+            ended: 8,
             errors: vec![ErrorCount {
                 status: 7,
                 text: "a \"bad\"\nend\\".to_owned(),
@@ -208,10 +209,18 @@ mod tests {
             }],
             worker: Worker {
                 ticks: 100,
+                steps: 51,
+                idle_ticks: 52,
+                pauses: 53,
+                yields: 54,
+                sleeps: 55,
+                wakes: 56,
+                capacity: 128,
                 ..Worker::default()
             },
             tasks: vec![Task {
                 state: "DONE".to_owned(),
+                age: Some(2.5),
                 ..Task::default()
             }],
             latencies: vec![Latency {
@@ -226,6 +235,7 @@ mod tests {
         };
         Report {
             groups: vec![group],
+            stall_threshold: 2.0,
             process: Process {
                 pid: 12,
                 host: "here".to_owned(),
@@ -243,6 +253,14 @@ mod tests {
         for line in [
             "# TYPE proxy_ticks_total counter".to_owned(),
             format!("proxy_ticks_total{{{labels}}} 100"),
+            format!("proxy_steps_total{{{labels}}} 51"),
+            format!("proxy_idle_ticks_total{{{labels}}} 52"),
+            format!("proxy_pauses_total{{{labels}}} 53"),
+            format!("proxy_yields_total{{{labels}}} 54"),
+            format!("proxy_sleeps_total{{{labels}}} 55"),
+            format!("proxy_wakes_total{{{labels}}} 56"),
+            format!("proxy_ended_total{{{labels}}} 8"),
+            format!("proxy_stall_age_seconds{{{labels}}} 2.5"),
             format!("proxy_appends_total{{{labels}}} 9"),
             format!("proxy_full_total{{{labels}}} 2"),
             format!("proxy_errors_total{{{labels},code=\"7\",text=\"a \\\"bad\\\"\\nend\\\\\"}} 1"),

@@ -77,7 +77,8 @@ pub struct Group {
     pub sharers: u32,
     /// In a word: running, stalled, stopping, ended, dead.
     pub health: String,
-    /// Appends of all contexts that are registered.
+    /// Tasks that the worker has taken from its inbox, and those that no step has come to. Read while both change: one that is taken
+    /// meanwhile may count twice, until the next report.
     pub enqueued: u64,
     /// Appends that found no place.
     pub full: u64,
@@ -199,6 +200,8 @@ pub struct Task {
     pub state: String,
     /// Seconds in this state, if the black box still has the moment.
     pub age: Option<f64>,
+    /// Seconds that it has been in this state at least, where `age` is not known; 0 = nothing is known of that either.
+    pub least_age: f64,
     /// Status, once done.
     pub status: Option<i32>,
     /// The selected block, its place (from 1) and how many there are, for a task that has entered the library.
@@ -207,6 +210,8 @@ pub struct Task {
     pub unfired: Vec<StartWord>,
     /// At a host barrier: who has arrived and who has not.
     pub barrier: Option<BarrierWait>,
+    /// Block, start words and barrier could not be read, as the contexts of the group were locked.
+    pub unread: bool,
 }
 
 /// Where a network task is inside the library.

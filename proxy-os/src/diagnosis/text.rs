@@ -75,11 +75,12 @@ fn of_group(f: &mut fmt::Formatter<'_>, group: &Group) -> fmt::Result {
     )?;
     write!(
         f,
-        "  worker {} (tid {}): {}, {}, {}, {}, {}, {} queued, cpus {}",
+        "  worker {} (tid {}): {}, {}, {}, {}, {}, {}, {} queued, cpus {}",
         worker.name,
         worker.tid,
         worker.activity,
         counted(worker.ticks, "tick"),
+        counted(worker.pauses, "pause"),
         counted(worker.yields, "yield"),
         counted(worker.sleeps, "sleep"),
         counted(worker.wakes, "wake"),
@@ -136,6 +137,8 @@ fn of_task(f: &mut fmt::Formatter<'_>, task: &Task) -> fmt::Result {
     )?;
     if let Some(age) = task.age {
         write!(f, " for {}", seconds(age))?;
+    } else if task.least_age > 0.0 {
+        write!(f, " for {} or longer", seconds(task.least_age))?;
     }
     if let Some(status) = task.status {
         write!(f, ", status {status}")?;
@@ -217,4 +220,45 @@ fn of_bus(f: &mut fmt::Formatter<'_>, bus: &Bus) -> fmt::Result {
         writeln!(f, "  counted {name}: {}", counted(count, "time"))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::record::Worker;
+    use super::*;
+
+    #[test]
+    fn h53_a_worker_and_an_age_that_is_only_known_in_part_are_told() {
+        let worker = Worker {
+            name: "proxy-7".to_owned(),
+            tid: 7,
+            activity: "asleep".to_owned(),
+            ticks: 100,
+            pauses: 53,
+            yields: 54,
+            sleeps: 55,
+            wakes: 1,
+            queued: 2,
+            cpus_granted: "0-1".to_owned(),
+            ..Worker::default()
+        };
+        let task = Task {
+            state: "INIT".to_owned(),
+            least_age: 1.5,
+            ..Task::default()
+        };
+        let group = Group {
+            worker,
+            tasks: vec![task],
+            ..Group::default()
+        };
+        let report = Report {
+            groups: vec![group],
+            ..Report::default()
+        };
+        let text = report.to_string();
+        let worker = "  worker proxy-7 (tid 7): asleep, 100 ticks, 53 pauses, 54 yields, 55 sleeps, 1 wake, 2 queued, cpus 0-1\n";
+        assert!(text.contains(worker), "{text}");
+        assert!(text.contains(": INIT for 1.5 s or longer\n"), "{text}");
+    }
 }

@@ -45,26 +45,45 @@ pub fn stalls_of(report: &Report) -> Vec<(Stall, String)> {
     found
 }
 
-/// The verdict when nothing is stalled.
+/// What could not be read, as far as the verdict names it; [`Report::partial`] has all.
+const UNSEEN: usize = 3;
+
+/// The verdict when nothing is stalled: what was looked at, and what could not be seen.
 fn calm(report: &Report) -> String {
-    let tasks: usize = report
-        .groups
-        .iter()
-        .map(|group| unfinished(group).count())
-        .sum();
-    let groups = report.groups.len();
+    let unfinished: Vec<&Task> = report.groups.iter().flat_map(unfinished).collect();
+    let groups = counted(report.groups.len(), "group");
     let threshold = report.stall_threshold;
-    match tasks {
-        0 => format!(
-            "nothing is stuck: {} without a task",
-            counted(groups, "group")
-        ),
-        _ => format!(
-            "nothing is stuck: {} in {}, none without a change for {threshold} s",
+    let unknown = unfinished.iter().filter(|task| is_ageless(task)).count();
+    let seen = match (unfinished.len(), unknown) {
+        (0, _) => format!("{groups} without a task"),
+        (tasks, 0) => format!(
+            "{} in {groups}, none without a change for {threshold} s",
             counted(tasks, "task"),
-            counted(groups, "group")
         ),
+        (tasks, unknown) => format!(
+            "{} in {groups}, none known to be without a change for {threshold} s; the black box no longer has the last change of {unknown}",
+            counted(tasks, "task"),
+        ),
+    };
+    if report.partial.is_empty() {
+        return format!("nothing is stuck: {seen}");
     }
+    let (named, others) = report
+        .partial
+        .split_at_checked(UNSEEN)
+        .unwrap_or((&report.partial, &[]));
+    let named = named.join(", ");
+    let others = match others.len() {
+        0 => String::new(),
+        others => format!(" and {others} more"),
+    };
+    format!("nothing seen is stuck: {seen}; could not be read, as locked: {named}{others}")
+}
+
+/// Whether nothing says how long a task that waits has done so.
+fn is_ageless(task: &Task) -> bool {
+    let waits = matches!(task.state.as_str(), "WAITING_DEVICE_TRIGGER" | "IDLE");
+    waits && task.age.is_none()
 }
 
 fn unfinished(group: &Group) -> impl Iterator<Item = &Task> {
@@ -98,12 +117,14 @@ fn of_group(group: &Group, threshold: f64) -> Vec<(Stall, String)> {
             sentence,
         )];
     }
-    // Of a task that no step has come to the black box knows nothing: it counts if the worker sleeps on it.
     let asleep = group.worker.activity == "asleep";
-    let unknown = |task: &Task| asleep || task.state != "INIT";
     let old = |task: &&Task| {
-        task.age
-            .map_or_else(|| unknown(task), |age| age >= threshold)
+        let waits = match task.state.as_str() {
+            // Its turn has not come, or it moves in each step: only a worker that makes no steps keeps it.
+            "INIT" | "PROGRESSING" => asleep,
+            _ => true,
+        };
+        waits && task.age.unwrap_or(task.least_age) >= threshold
     };
     let tasks = group
         .tasks
@@ -140,10 +161,11 @@ fn of_task(group: &Group, task: &Task) -> Option<(Stall, String)> {
         "group {}, rank {}, {} task exec {}",
         group.gid, task.rank, task.kind, task.exec
     );
-    let since = task.age.map_or_else(
-        || "for longer than the black box knows".to_owned(),
-        |age| format!("for {}", seconds(age)),
-    );
+    let since = match (task.age, task.least_age) {
+        (Some(age), _) => format!("for {}", seconds(age)),
+        (None, least) if least > 0.0 => format!("for {} or longer", seconds(least)),
+        _ => "for longer than the black box knows".to_owned(),
+    };
     let (kind, sentence) = match task.state.as_str() {
         "DONE" => {
             let sentence =
@@ -170,7 +192,8 @@ fn of_task(group: &Group, task: &Task) -> Option<(Stall, String)> {
             waits_for_library(task, &who, &since),
         ),
     };
-    let mut stall = stall(kind, group, Some(task), task.age);
+    let least_age = Some(task.least_age).filter(|age| *age > 0.0);
+    let mut stall = stall(kind, group, Some(task), task.age.or(least_age));
     stall.streams = task.unfired.iter().map(|word| word.stream).collect();
     stall.missing = task
         .barrier
@@ -180,7 +203,13 @@ fn of_task(group: &Group, task: &Task) -> Option<(Stall, String)> {
     Some((stall, sentence))
 }
 
+/// `None` if all its words have fired by now.
 fn waits_for_device(task: &Task, who: &str, since: &str) -> Option<String> {
+    if task.unread {
+        return Some(format!(
+            "{who} has waited {since} for the device, on words that could not be read, as their context was locked"
+        ));
+    }
     let first = task.unfired.first()?;
     let streams: Vec<String> = task
         .unfired
@@ -197,9 +226,11 @@ fn waits_for_device(task: &Task, who: &str, since: &str) -> Option<String> {
 
 fn waits_at_barrier(task: &Task, who: &str, since: &str) -> String {
     let Some(barrier) = &task.barrier else {
-        return format!(
-            "{who} has waited {since} at the host barrier, which does not say for whom"
-        );
+        let why = match task.unread {
+            true => "which could not be read, as its context was locked",
+            false => "which does not say for whom",
+        };
+        return format!("{who} has waited {since} at the host barrier, {why}");
     };
     let BarrierWait {
         slot,

@@ -268,3 +268,99 @@ fn what_is_younger_than_the_threshold_is_no_stall() {
         "nothing is stuck: 0 groups without a task"
     );
 }
+
+/// The verdict on one task of a worker that is in this activity.
+fn verdict_on(task: Task, activity: &str) -> (Option<StallKind>, String) {
+    let mut group = group(Worker::default(), vec![task]);
+    group.worker.activity = activity.to_owned();
+    let report = judged(vec![group], Vec::new());
+    (report.stall.map(|stall| stall.kind), report.verdict)
+}
+
+/// A task whose age is not known, but that it is this much at least.
+fn ageless(state: &str, least_age: f64) -> Task {
+    Task {
+        age: None,
+        least_age,
+        ..task(state, 0.0)
+    }
+}
+
+#[test]
+fn h46_an_age_that_is_not_known_is_a_stall_only_if_it_is_known_to_be_long_enough() {
+    for state in ["INIT", "PROGRESSING", "IDLE", "DONE"] {
+        for activity in ["awake", "asleep"] {
+            for least in [0.0, 0.9] {
+                let (kind, text) = verdict_on(ageless(state, least), activity);
+                assert_eq!(kind, None, "{state} {activity}: {text}");
+            }
+        }
+    }
+    let idle = "nothing is stuck: 1 task in 1 group, none known to be without a change for 1 s; the black box no longer has the last \
+         change of 1";
+    assert_eq!(verdict_on(ageless("IDLE", 0.9), "awake").1, idle);
+    let (kind, text) = verdict_on(ageless("IDLE", 1.5), "awake");
+    assert_eq!(kind, Some(StallKind::LibraryIdle));
+    assert_eq!(
+        text,
+        "group 3, rank 5, network task exec 812 has been IDLE for 1.5 s or longer"
+    );
+    let (kind, text) = verdict_on(ageless("INIT", 1.5), "asleep");
+    assert_eq!(kind, Some(StallKind::AsleepWithWork));
+    assert_eq!(
+        text,
+        "group 3, rank 5, network task exec 812 has been in INIT for 1.5 s or longer while the worker sleeps"
+    );
+    assert_eq!(
+        verdict_on(ageless("DONE", 1.5), "asleep").0,
+        Some(StallKind::ConsumerNotPolling)
+    );
+}
+
+#[test]
+fn h46_a_task_that_moves_in_each_step_is_no_stall_however_long_it_takes() {
+    assert_eq!(verdict_on(task("PROGRESSING", 90.0), "awake").0, None);
+    let asleep = verdict_on(task("PROGRESSING", 90.0), "asleep").0;
+    assert_eq!(asleep, Some(StallKind::AsleepWithWork));
+}
+
+#[test]
+fn h48_what_could_not_be_read_does_not_make_a_wait_vanish() {
+    let device = Task {
+        unread: true,
+        ..task("WAITING_DEVICE_TRIGGER", 41.2)
+    };
+    let found = verdict(Worker::default(), vec![device]);
+    let expected = "group 3, rank 5, network task exec 812 has waited for 41.2 s for the device, on words that could not be read, as \
+         their context was locked";
+    assert_eq!(found, (StallKind::DeviceNeverFired, expected.to_owned()));
+    let barrier = Task {
+        unread: true,
+        kind: "barrier".to_owned(),
+        ..task("IDLE", 3.0)
+    };
+    let (kind, text) = verdict(Worker::default(), vec![barrier]);
+    assert_eq!(kind, StallKind::BarrierWaiting);
+    assert!(
+        text.ends_with(" at the host barrier, which could not be read, as its context was locked"),
+        "{text}"
+    );
+    let fired = task("WAITING_DEVICE_TRIGGER", 41.2);
+    assert_eq!(verdict_on(fired, "awake").0, None, "all words have fired");
+    let mut report = Report {
+        partial: vec!["the list of queues".to_owned()],
+        ..Report::default()
+    };
+    judge(&mut report);
+    assert_eq!(
+        report.verdict,
+        "nothing seen is stuck: 0 groups without a task; could not be read, as locked: the list of queues"
+    );
+    report.partial = (1..=5)
+        .map(|gid| format!("the contexts of group {gid}"))
+        .collect();
+    judge(&mut report);
+    let named =
+        "the contexts of group 1, the contexts of group 2, the contexts of group 3 and 2 more";
+    assert!(report.verdict.ends_with(named), "{}", report.verdict);
+}
