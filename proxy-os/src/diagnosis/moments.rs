@@ -130,9 +130,10 @@ fn whole_since(records: &[Record], written: u32) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use proxy_core::port::Change;
-    use proxy_core::{ExecId, Rank, Status, TaskKind};
+    use proxy_core::{ExecId, Gid, Rank, Status, TaskKind};
 
     use super::*;
+    use crate::{ProxyQueue, Settings};
 
     fn record(number: u32, time: u64) -> Record {
         let change = Change {
@@ -200,5 +201,19 @@ mod tests {
         assert_eq!(moments.since(&concluded), Since::Unknown, "was idle then");
         moments.seen.insert(fresh.ticket, 5000);
         assert_eq!(moments.since(&fresh), Since::Before(5000));
+    }
+
+    #[test]
+    fn h48_a_watchdog_that_cannot_be_asked_is_told_of_and_asked_only_where_it_has_to_be() {
+        let queue = ProxyQueue::without_worker(Gid(4602), &Settings::default()).unwrap();
+        let shared = queue.shared();
+        let fresh = [view(40, RunState::Init)];
+        let held = shared.tracks.lock().unwrap();
+        assert!(Moments::read(shared, &fresh, false).1, "not asked");
+        let (moments, asked) = Moments::read(shared, &fresh, true);
+        assert!(!asked);
+        assert_eq!(moments.since(&fresh[0]), Since::Unknown);
+        drop(held);
+        assert!(Moments::read(shared, &fresh, true).1);
     }
 }
