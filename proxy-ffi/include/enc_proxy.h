@@ -439,7 +439,7 @@ typedef struct enc_proxy_report_config {
     uint64_t flags;
     /** Reports go into this directory as JSON files, too; UTF-8. NULL = they do not. */
     const char *directory;
-    /** A report this often, in microseconds; 0 = none. It is one file, which is replaced each time. */
+    /** A report this often, in microseconds; 0 = none. It is one file, which is replaced each time, and its verdict in the log. */
     uint64_t every_us;
     /** A report when this signal comes, after which the handler that was there is called; 0 = none. */
     uint32_t signal;

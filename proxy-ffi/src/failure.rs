@@ -231,6 +231,6 @@ const fn serve(error: &ServeError) -> NRT_STATUS {
     match error {
         ServeError::Running => status::ENC_PROXY_BUSY,
         ServeError::Signal(..) => status::NRT_INVALID,
-        ServeError::Socket(_) | ServeError::Thread(_) => status::NRT_RESOURCE,
+        ServeError::Thread(_) => status::NRT_RESOURCE,
     }
 }

@@ -238,7 +238,7 @@ pub struct enc_proxy_report_config {
     pub flags: u64,
     /// Reports go into this directory as JSON files, too; UTF-8. NULL = they do not.
     pub directory: *const c_char,
-    /// A report this often, in microseconds; 0 = none. It is one file, which is replaced each time.
+    /// A report this often, in microseconds; 0 = none. It is one file, which is replaced each time, and its verdict in the log.
     pub every_us: u64,
     /// A report when this signal comes, after which the handler that was there is called; 0 = none.
     pub signal: u32,

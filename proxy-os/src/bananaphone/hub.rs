@@ -24,13 +24,14 @@ use super::counters::Counters;
 use super::error::JoinError;
 use super::hello::{self, Failure, RECORD_LIMIT, Reply, Welcome};
 use super::kill::{self, Point};
-use super::line::{self, Line};
+use super::line::Line;
 use super::segment::{self, Memory, Segments};
 use super::share::Share;
 use super::watch::bury;
 use crate::log;
 use crate::sys::eventfd::EventFd;
 use crate::sys::mmap::Tied;
+use crate::sys::pidfd;
 use crate::sys::poll::{For, poll};
 use crate::sys::socket::Socket;
 use crate::sys::thread::{self, Thread, ThreadName};
@@ -106,7 +107,7 @@ impl Hub {
             segment,
             terms,
             welcome: Reply::Welcome(welcome).encode(),
-            namespace: line::namespace(),
+            namespace: pidfd::namespace(),
             counters: Arc::clone(counters),
             strangers: Vec::new(),
             members: Vec::new(),

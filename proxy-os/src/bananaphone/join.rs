@@ -17,11 +17,11 @@ use super::hello::{BadRecord, Failure, Hello, RECORD_LIMIT, Refusal, Reply, Welc
 use super::home::Home;
 use super::hub::{Hub, Terms};
 use super::kill::{self, Point};
-use super::line;
 use super::segment;
 use super::wait::{Look, Waiting, gone};
 use super::watch::Connection;
 use crate::sys::memfd;
+use crate::sys::pidfd;
 use crate::sys::poll::{For, poll};
 use crate::sys::socket::{self, NAME_LIMIT, Socket};
 
@@ -131,7 +131,7 @@ fn attempt(request: &Request<'_>, name: &[u8], waiting: &Waiting) -> Result<Try,
     let geometry = &terms.geometry;
     let hello = Hello {
         job: terms.job,
-        namespace: line::namespace(),
+        namespace: pidfd::namespace(),
         rank: terms.rank.into(),
         world: geometry.world().into(),
         barriers: geometry.barriers().into(),

@@ -3,10 +3,8 @@
 //! A number names whoever has it now. A descriptor of the process names that one process; where it cannot be had, the hub's
 //! end of its socket does: it hangs up when the process ends. No `/proc/<pid>` path is opened for either.
 
-use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 use super::counters::{Counters, Fallback};
@@ -26,11 +24,6 @@ pub(super) enum Line {
 /// The process on the other side is gone already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Gone;
-
-/// Inode of this process's namespace of process ids; 0 = unknown, and then equal to nobody's.
-pub(super) fn namespace() -> u64 {
-    fs::metadata("/proc/self/ns/pid").map_or(0, |namespace| namespace.ino())
-}
 
 /// Takes hold of the process that made a connection. `same_namespace` = its numbers mean the same here.
 pub(super) fn of(

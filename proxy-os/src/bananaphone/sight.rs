@@ -12,10 +12,10 @@ use proxy_core::phone::member::{Members, State};
 
 use super::counters::Counters;
 use super::error::Phase;
-use super::line;
 use super::wait::Waiting;
 use crate::diagnosis;
 use crate::sys::mmap::Mapping;
+use crate::sys::pidfd;
 
 /// Waits of one rank that are noted at a time: its bus has one user at a time, and so has each of its barriers.
 const NOTES: usize = 4;
@@ -151,7 +151,7 @@ fn members(sight: &Sight) -> Option<Vec<(State, u32)>> {
     let segment = Segment::again(mapping.words(), *geometry).ok()?;
     let members = Members::of(segment);
     // As in the member's words: the low half.
-    let here = (line::namespace() & u64::from(u32::MAX)) as u32;
+    let here = (pidfd::namespace() & u64::from(u32::MAX)) as u32;
     let one = |rank| {
         let process = members.process(rank).filter(|(_, there)| *there == here);
         // A state that cannot be is a matter of the bus's own calls.

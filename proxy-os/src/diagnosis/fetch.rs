@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::Report;
 use super::serve::{PREFIX, name};
+use crate::sys::pidfd;
 use crate::sys::poll::{For, poll};
 use crate::sys::socket::{Socket, own_user};
 
@@ -46,27 +47,45 @@ impl std::error::Error for FetchError {}
 /// Processes of this network namespace that serve reports, in order of their number. Empty where the kernel's list cannot be read.
 #[must_use]
 pub fn served() -> Vec<u32> {
-    let list = fs::read_to_string("/proc/net/unix").unwrap_or_default();
-    let pid = |line: &str| {
-        line.rsplit_once(' ')?
-            .1
-            .strip_prefix('@')?
-            .strip_prefix(PREFIX)?
-            .parse()
-            .ok()
-    };
-    let mut pids: Vec<u32> = list.lines().filter_map(pid).collect();
+    let mut pids: Vec<u32> = (listed().into_iter()).map(|(_, pid)| pid).collect();
     pids.sort_unstable();
     pids.dedup();
     pids
 }
 
-/// The report of a process that serves them, as of now.
+/// Namespace of process ids and number of each process whose report socket is in this network namespace.
+fn listed() -> Vec<(u64, u32)> {
+    let list = fs::read_to_string("/proc/net/unix").unwrap_or_default();
+    let process = |line: &str| {
+        let name = line.rsplit_once(' ')?.1.strip_prefix('@')?;
+        let (namespace, pid) = name.strip_prefix(PREFIX)?.split_once('/')?;
+        Some((namespace.parse().ok()?, pid.parse().ok()?))
+    };
+    list.lines().filter_map(process).collect()
+}
+
+/// Connects to the process with this number: the one of the caller's own namespace of process ids, else the first of another one.
+fn connect(pid: u32) -> io::Result<Socket> {
+    let own = pidfd::namespace();
+    let to = |namespace| Socket::connect(name(namespace, pid).as_bytes());
+    let refused = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+    let mut connected = to(own);
+    let others = listed().into_iter().filter(|(_, number)| *number == pid);
+    for (namespace, _) in others.filter(|(namespace, _)| *namespace != own) {
+        if !connected.as_ref().is_err_and(refused) {
+            break;
+        }
+        connected = to(namespace);
+    }
+    connected
+}
+
+/// The report of a process that serves them, as of now. A number that processes of several containers have is that of the caller's own.
 ///
 /// # Errors
 /// See [`FetchError`].
 pub fn fetch(pid: u32) -> Result<Report, FetchError> {
-    let socket = Socket::connect(name(pid).as_bytes()).map_err(|error| match error.kind() {
+    let socket = connect(pid).map_err(|error| match error.kind() {
         io::ErrorKind::ConnectionRefused => FetchError::NotServed(pid),
         _ => FetchError::Io(pid, error),
     })?;

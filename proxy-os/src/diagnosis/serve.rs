@@ -20,6 +20,7 @@ use crate::config::Settings;
 use crate::log::{self, Level};
 use crate::sys::eventfd::EventFd;
 use crate::sys::memfd;
+use crate::sys::pidfd;
 use crate::sys::poll::{For, poll};
 use crate::sys::signal::Hooked;
 use crate::sys::socket::{Socket, own_user};
@@ -37,7 +38,7 @@ const END: Duration = Duration::from_secs(2);
 /// What the service does.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Answer tools of the same user, such as `proxytop`.
+    /// Answer tools of the same user, such as `proxytop`. A socket that cannot be had costs a warning, and the rest is done without.
     pub socket: bool,
     /// Write a report when this signal comes; the handler that was there is called, too.
     pub signal: Option<i32>,
@@ -47,13 +48,39 @@ pub struct Options {
     pub directory: Option<PathBuf>,
 }
 
+impl Options {
+    /// Each setting that is another one, with both values.
+    fn differing(&self, used: &Self) -> Vec<String> {
+        let values = |options: &Self| {
+            let directory = options.directory.as_ref();
+            [
+                u8::from(options.socket).to_string(),
+                options.signal.unwrap_or_default().to_string(),
+                format!("{} s", options.every.unwrap_or_default().as_secs_f64()),
+                directory.map_or_else(|| "none".to_owned(), |path| path.display().to_string()),
+            ]
+        };
+        let pairs = values(self).into_iter().zip(values(used));
+        (VARIABLES.iter().zip(pairs))
+            .filter(|(_, (asked, used))| asked != used)
+            .map(|(name, (asked, used))| format!("{name} = {asked}, where {used} is used"))
+            .collect()
+    }
+}
+
+/// The settings that ask for [`Options`], in their order there.
+const VARIABLES: [&str; 4] = [
+    "NEURON_RT_PROXY_REPORT",
+    "NEURON_RT_PROXY_REPORT_SIGNAL",
+    "NEURON_RT_PROXY_REPORT_EVERY",
+    "NEURON_RT_PROXY_REPORT_DIR",
+];
+
 /// Why the service did not start; nothing is left of it then.
 #[derive(Debug)]
 pub enum ServeError {
     /// It is running already: one per process.
     Running,
-    /// The socket could not be had.
-    Socket(io::Error),
     /// The signal could not be taken.
     Signal(i32, io::Error),
     /// The thread could not be started.
@@ -64,7 +91,6 @@ impl fmt::Display for ServeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Running => f.write_str("reports are served already; a process has one service"),
-            Self::Socket(error) => write!(f, "the report socket could not be had: {error}"),
             Self::Signal(signal, error) => {
                 write!(
                     f,
@@ -83,6 +109,9 @@ struct Shared {
     bell: EventFd,
     end: AtomicBool,
     reasons: Mutex<Reasons>,
+    options: Options,
+    /// What others have asked for in vain, so that each is told once.
+    unmet: Mutex<Vec<Options>>,
 }
 
 /// Why reports are to be written.
@@ -124,23 +153,50 @@ pub(crate) fn for_queue(settings: &Settings) -> Option<Arc<Service>> {
     if options == Options::default() {
         return None;
     }
-    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(service) = shared.upgrade() {
-        return Some(service);
-    }
-    match Service::start(options) {
+    match shared_service(&options) {
         Ok(service) => {
-            let service = Arc::new(service);
-            *shared = Arc::downgrade(&service);
+            tell_unmet(&options);
             Some(service)
         }
         // The embedder has started one of its own.
-        Err(ServeError::Running) => None,
+        Err(ServeError::Running) => {
+            tell_unmet(&options);
+            None
+        }
         Err(error) => {
             log::warn(format_args!("no reports on request: {error}"));
             None
         }
     }
+}
+
+/// The service of the queues, started if there is none.
+fn shared_service(options: &Options) -> Result<Arc<Service>, ServeError> {
+    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(service) = shared.upgrade() {
+        return Ok(service);
+    }
+    let service = Arc::new(Service::start(options.clone())?);
+    *shared = Arc::downgrade(&service);
+    Ok(service)
+}
+
+/// Says which report settings of a queue have no effect, as the service of the process was started with others.
+fn tell_unmet(asked: &Options) {
+    let Some(shared) = running().clone() else {
+        return;
+    };
+    let unmet = asked.differing(&shared.options);
+    let mut told = shared.unmet.lock().unwrap_or_else(PoisonError::into_inner);
+    if unmet.is_empty() || told.contains(asked) {
+        return;
+    }
+    told.push(asked.clone());
+    drop(told);
+    log::warn(format_args!(
+        "a process has one service of reports, so these settings of a later queue have no effect: {}",
+        unmet.join(", ")
+    ));
 }
 
 /// Held for moments only, never while the service begins or ends.
@@ -153,9 +209,10 @@ fn running() -> MutexGuard<'static, Option<Arc<Shared>>> {
 /// How the names of report sockets begin.
 pub(super) const PREFIX: &str = "proxy-report/";
 
-/// Name of the report socket of a process.
-pub(super) fn name(pid: u32) -> String {
-    format!("{PREFIX}{pid}")
+/// Name of the report socket of a process. With the namespace that its number is of: containers may share the network's namespace, in
+/// which the name is, and not that of process ids.
+pub(super) fn name(namespace: u64, pid: u32) -> String {
+    format!("{PREFIX}{namespace}/{pid}")
 }
 
 impl Service {
@@ -168,6 +225,8 @@ impl Service {
             bell: EventFd::new().map_err(ServeError::Thread)?,
             end: AtomicBool::new(false),
             reasons: Mutex::default(),
+            options,
+            unmet: Mutex::default(),
         });
         let mut place = running();
         if place.is_some() {
@@ -175,22 +234,19 @@ impl Service {
         }
         *place = Some(Arc::clone(&shared));
         drop(place);
-        let begun = Self::begin(shared, options);
+        let begun = Self::begin(shared);
         if begun.is_err() {
             *running() = None;
         }
         begun
     }
 
-    fn begin(shared: Arc<Shared>, options: Options) -> Result<Self, ServeError> {
-        let listener = options
-            .socket
-            .then(listen)
-            .transpose()
-            .map_err(ServeError::Socket)?;
+    fn begin(shared: Arc<Shared>) -> Result<Self, ServeError> {
+        let options = shared.options.clone();
         let signal = options.signal;
         let hook = |signal| Hooked::new(signal).map_err(|error| ServeError::Signal(signal, error));
         let hooked = signal.map(hook).transpose()?;
+        let listener = options.socket.then(listen).flatten();
         let mut serving = Serving {
             shared: Arc::clone(&shared),
             listener,
@@ -240,10 +296,20 @@ pub(crate) fn leave_behind(reason: fmt::Arguments<'_>) {
     shared.bell.ring();
 }
 
-fn listen() -> io::Result<Socket> {
-    let socket = Socket::bind(name(std::process::id()).as_bytes())?;
-    socket.listen()?;
-    Ok(socket)
+fn listen() -> Option<Socket> {
+    let name = name(pidfd::namespace(), std::process::id());
+    let listening = || {
+        let socket = Socket::bind(name.as_bytes())?;
+        socket.listen()?;
+        Ok(socket)
+    };
+    listening()
+        .inspect_err(|error: &io::Error| {
+            log::warn(format_args!(
+                "tools get no reports: the socket {name} cannot be had: {error}"
+            ));
+        })
+        .ok()
 }
 
 /// The thread's side.

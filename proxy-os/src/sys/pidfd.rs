@@ -1,10 +1,17 @@
 //! A process as a descriptor: it names this one process for as long as it is open, whatever becomes of the number.
 #![allow(unsafe_code, reason = "pidfd_open is a raw system call")]
 
+use std::fs;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 
 use super::fault::{self, Call};
+
+/// Inode of this process's namespace of process ids, in which its number means something; 0 = unknown, and then equal to nobody's.
+pub(crate) fn namespace() -> u64 {
+    fs::metadata("/proc/self/ns/pid").map_or(0, |namespace| namespace.ino())
+}
 
 /// The process that has this number now. It is readable, for `poll`, once that process has ended.
 ///

@@ -1,7 +1,12 @@
 //! H50: every failure leaves its report, also when the release follows at once; what finds no room is counted and told. Reports at intervals
-//! (feature F2) are one file and one line.
-#![allow(unsafe_code, reason = "a start word is named by its address")]
+//! (feature F2) are one file and one line. What cannot be had, or is asked for in vain, is told once and costs nothing else.
+#![allow(
+    unsafe_code,
+    reason = "sockets and signals are C calls, and a start word is named by its address"
+)]
 
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +16,7 @@ use proxy_checks::pace::until;
 use proxy_checks::script::{Script, sets};
 use proxy_checks::stub::Scratch;
 use proxy_core::{ExecId, Gid, Status};
-use proxy_os::diagnosis::Report;
+use proxy_os::diagnosis::{Options, Report, Service, fetch, served};
 use proxy_os::log::{self, Level};
 use proxy_os::{Context, Patience, ProxyQueue, Release, Settings};
 
@@ -158,4 +163,97 @@ fn h50_reports_at_intervals_are_one_file_and_one_line_that_is_no_error() {
     until("the verdict of a stuck worker", warned);
     script.release();
     queue.release(Release::Abort, PATIENCE).unwrap();
+}
+
+/// Takes the report socket's name of a process number in a namespace.
+fn take_name(namespace: u64, pid: u32) -> OwnedFd {
+    let name = format!("proxy-report/{namespace}/{pid}");
+    // SAFETY: no pointers are passed.
+    let fd = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0) };
+    assert!(fd >= 0);
+    // SAFETY: just created, owned by nobody else.
+    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+    let mut address = libc::sockaddr_un {
+        sun_family: libc::AF_UNIX as libc::sa_family_t,
+        sun_path: [0; 108],
+    };
+    for (place, byte) in address.sun_path.iter_mut().skip(1).zip(name.bytes()) {
+        *place = byte.cast_signed();
+    }
+    let length = std::mem::offset_of!(libc::sockaddr_un, sun_path) + 1 + name.len();
+    let length = libc::socklen_t::try_from(length).unwrap();
+    // SAFETY: the address is valid for its length.
+    let bound = unsafe { libc::bind(fd, (&raw const address).cast(), length) };
+    assert_eq!(bound, 0, "{name}: {}", std::io::Error::last_os_error());
+    socket
+}
+
+fn own_namespace() -> u64 {
+    std::fs::metadata("/proc/self/ns/pid").unwrap().ino()
+}
+
+#[test]
+fn h52_a_process_of_another_container_with_the_same_number_is_in_nobodys_way() {
+    let _turn = turn();
+    let pid = std::process::id();
+    let _other = take_name(own_namespace() + 1, pid);
+    let service = Service::start(Options {
+        socket: true,
+        ..Options::default()
+    });
+    let service = service.unwrap();
+    assert_eq!(said()[..], []);
+    assert!(served().contains(&pid));
+    assert_eq!(fetch(pid).unwrap().process.pid, pid);
+    drop(service);
+}
+
+#[test]
+fn h52_a_socket_that_cannot_be_had_is_told_once_and_the_rest_is_done() {
+    let _turn = turn();
+    let (namespace, pid) = (own_namespace(), std::process::id());
+    let _taken = take_name(namespace, pid);
+    let scratch = Scratch::new();
+    let service = Service::start(Options {
+        socket: true,
+        signal: Some(libc::SIGUSR2),
+        every: None,
+        directory: Some(scratch.path(".")),
+    });
+    let service = service.unwrap();
+    // SAFETY: no pointers.
+    unsafe { libc::raise(libc::SIGUSR2) };
+    until("the report of the signal", || reports(&scratch).len() == 1);
+    drop(service);
+    let warning = format!(
+        "tools get no reports: the socket proxy-report/{namespace}/{pid} cannot be had: Address already in use (os error 98)"
+    );
+    assert_eq!(beginning("tools get"), [(Level::Warn, warning)]);
+}
+
+#[test]
+fn a_later_queues_report_settings_that_have_no_effect_are_told_once() {
+    let _turn = turn();
+    let scratch = Scratch::new();
+    let first = queue(
+        713,
+        Settings::builder().report_directory(Some(scratch.path("."))),
+    );
+    let other = || {
+        Settings::builder()
+            .report_directory(Some(scratch.path(".")))
+            .report_every(Duration::from_secs(60))
+            .report_signal(10)
+    };
+    let same = Settings::builder().report_directory(Some(scratch.path(".")));
+    let later = [queue(714, same), queue(715, other()), queue(716, other())];
+    let warning = "a process has one service of reports, so these settings of a later queue have no effect: \
+        NEURON_RT_PROXY_REPORT_SIGNAL = 10, where 0 is used, NEURON_RT_PROXY_REPORT_EVERY = 60 s, where 0 s is used";
+    assert_eq!(
+        beginning("a process has one"),
+        [(Level::Warn, warning.to_owned())]
+    );
+    for queue in later.into_iter().chain([first]) {
+        queue.release(Release::Drain, PATIENCE).unwrap();
+    }
 }
