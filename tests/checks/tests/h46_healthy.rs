@@ -13,7 +13,7 @@ use proxy_os::{HostBarrier, Patience, ProxyQueue, Release, Settings};
 const AMPLE: Duration = Duration::from_secs(20);
 /// No execution of this test takes as long.
 const THRESHOLD: Duration = Duration::from_secs(5);
-/// One of ten had a stall when a report read the tasks last.
+/// Four of ten had a stall when a report read the tasks last.
 const REPORTS: u32 = 1000;
 const RANKS: u32 = 2;
 
