@@ -100,6 +100,34 @@ fn h50_a_failure_leaves_its_report_also_when_the_release_follows_at_once() {
 }
 
 #[test]
+fn h50_a_report_that_waits_when_the_service_is_ended_is_written() {
+    let _turn = turn();
+    let scratch = Scratch::new();
+    let settings = Settings::builder().report_directory(Some(scratch.path(".")));
+    let queue = queue(717, settings);
+    let script = Script::with(&[FAILS]);
+    let builder = script.context(0).block(1, sets(1, 1));
+    let context = queue.context(builder).unwrap();
+    HELD.store(true, Ordering::Release); // the sink's acquire
+    fail(&context, 0);
+    until("a report is being written", || {
+        !beginning("report: ").is_empty()
+    });
+    fail(&context, 1);
+    queue.release(Release::Drain, PATIENCE).unwrap();
+    std::thread::scope(|scope| {
+        let ending = scope.spawn(move || drop((context, queue)));
+        // Another one can begin once the first is about to end.
+        until("the service is told to end", || {
+            Service::start(Options::default()).is_ok()
+        });
+        HELD.store(false, Ordering::Release); // the sink's acquire
+        ending.join().unwrap();
+    });
+    until("both are written", || reports(&scratch).len() == 2);
+}
+
+#[test]
 fn h50_events_that_find_no_room_are_counted_and_told() {
     const WAITING: usize = 16;
     let _turn = turn();
