@@ -80,15 +80,16 @@ fn write_at_once(text: &[u8]) -> io::Result<usize> {
         iov_base: text.as_ptr().cast_mut().cast(),
         iov_len: text.len(),
     };
-    // The position is the file's own, both halves of it.
-    let (here, flags): (libc::c_long, _) = (-1, libc::RWF_NOWAIT);
+    // Whole words all, as the kernel takes them. The position is the file's own, both halves of it.
+    let (fd, one, here): (libc::c_long, libc::c_long, libc::c_long) = (FD.into(), 1, -1);
+    let flags = libc::c_long::from(libc::RWF_NOWAIT);
     // SAFETY: one part, whose buffer is valid for its length and is only read.
     let written = unsafe {
         libc::syscall(
             libc::SYS_pwritev2,
-            FD,
+            fd,
             &raw const part,
-            1,
+            one,
             here,
             here,
             flags,
