@@ -318,7 +318,7 @@ fn h70_a_rank_that_is_stopped_while_it_joins_is_late_and_not_dead() {
         ] {
             scope.spawn(move || {
                 let job = bus::job();
-                let bus = Bus::create(&bus::options(&job, 0, 2)).unwrap();
+                let mut bus = Bus::create(&bus::options(&job, 0, 2)).unwrap();
                 let number = (point as u32).to_string();
                 let late = Role::new(&job, 1, 2, &number).start("child_stopped_while_joining");
                 let start = Instant::now();
@@ -334,6 +334,7 @@ fn h70_a_rank_that_is_stopped_while_it_joins_is_late_and_not_dead() {
                 );
                 os::signal(late.id(), libc::SIGCONT);
                 bus.connect(AMPLE).unwrap();
+                bus.all_gather(&[], AMPLE).unwrap();
                 late.succeed();
             });
         }
@@ -348,7 +349,8 @@ fn child_stopped_while_joining() {
     let number: u32 = role.what.parse().unwrap();
     let point = Point::ALL.into_iter().find(|point| *point as u32 == number);
     kill::arm_stop(point.unwrap());
-    role.connected();
+    // It leaves no sooner than the other has seen it.
+    role.connected().all_gather(&[], AMPLE).unwrap();
 }
 
 #[test]
