@@ -101,22 +101,24 @@ impl Log {
         let start = Instant::now();
         let end = work();
         let time = format!("{:.1} s", start.elapsed().as_secs_f64());
-        let result = match end {
-            End::Passed => "passed",
-            End::Failed(what) => {
-                println!("{what}");
-                self.failures.push(format!("{name}: {what}"));
-                "FAILED"
-            }
-            End::Skipped(what) => {
-                println!("SKIPPED: {what}");
-                "skipped"
-            }
-        };
-        println!("== {name}: {result} in {time}");
+        println!("{}", self.keep(name, end, time));
         flush();
+    }
+
+    /// Keeps what a step came to; returns what is to be said of it.
+    fn keep(&mut self, name: &str, end: End, time: String) -> String {
+        let (said, result) = match end {
+            End::Passed => (String::new(), "passed"),
+            End::Failed(what) => {
+                self.failures.push(format!("{name}: {what}"));
+                (format!("{what}\n"), "FAILED")
+            }
+            End::Skipped(what) => (format!("SKIPPED: {what}\n"), "skipped"),
+        };
+        let said = format!("{said}== {name}: {result} in {time}");
         self.rows
             .push(vec![name.to_owned(), result.to_owned(), time]);
+        said
     }
 }
 
@@ -240,9 +242,20 @@ mod tests {
     #[test]
     fn a_failed_step_is_kept_and_the_next_one_runs() {
         let mut log = Log::default();
-        log.step("first", || End::Failed("broken".to_owned()));
-        log.step("second", || End::Skipped("nothing there".to_owned()));
-        log.step("third", || Ok(()).into());
+        let mut keep = |name, end| log.keep(name, end, "0.1 s".to_owned());
+        let said = [
+            keep("first", End::Failed("broken".to_owned())),
+            keep("second", End::Skipped("nothing there".to_owned())),
+            keep("third", Ok(()).into()),
+        ];
+        assert_eq!(
+            said,
+            [
+                "broken\n== first: FAILED in 0.1 s",
+                "SKIPPED: nothing there\n== second: skipped in 0.1 s",
+                "== third: passed in 0.1 s",
+            ]
+        );
         assert_eq!(log.failures, ["first: broken"]);
         let results: Vec<&str> = log.rows.iter().map(|row| row[1].as_str()).collect();
         assert_eq!(results, ["FAILED", "skipped", "passed"]);

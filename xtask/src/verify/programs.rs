@@ -62,6 +62,9 @@ fn tested(mut command: Command, filter: &[&str]) -> Result<Found, String> {
     if !status.success() {
         return Err(format!("{status}; rerun: {shown}"));
     }
+    for what in tally.skips() {
+        println!("{what}");
+    }
     found(&tally).ok_or_else(|| format!("no test ran; rerun: {shown}"))
 }
 
@@ -72,15 +75,10 @@ fn found(tally: &Tally) -> Option<Found> {
         (0, None) => None,
         (0, Some(what)) => Some(Found::Skipped(what.trim_start_matches("SKIPPED: ").into())),
         (passed, None) => Some(Found::Ran(format!("{passed} tests passed"))),
-        (passed, Some(_)) => {
-            for what in tally.skips() {
-                println!("{what}");
-            }
-            let skipped = counts.skipped;
-            Some(Found::Ran(format!(
-                "{passed} tests passed, {skipped} skipped"
-            )))
-        }
+        (passed, Some(_)) => Some(Found::Ran(format!(
+            "{passed} tests passed, {} skipped",
+            counts.skipped
+        ))),
     }
 }
 
