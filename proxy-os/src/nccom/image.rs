@@ -92,7 +92,8 @@ fn library(file: &File, length: u64) -> Result<(), String> {
         .map_err(unreadable)?;
     let segments = SegmentTable::new(header.endianness, class, &bytes);
     for (number, segment) in segments.iter().enumerate() {
-        if segment.p_type == abi::PT_LOAD {
+        // One without bytes of the file, as for zeros alone, may name a place behind its end.
+        if segment.p_type == abi::PT_LOAD && segment.p_filesz > 0 {
             let what = format!("its segment {number}");
             within(&what, segment.p_offset, segment.p_filesz, length)?;
         }
@@ -146,5 +147,40 @@ fn within(what: &str, offset: u64, bytes: u64, length: u64) -> Result<(), String
             "it is cut short: {what} ends at byte {}, the file at {length}",
             end.unwrap_or(u64::MAX)
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// This program, with its last segment that is no part of what is mapped made one that is: so many bytes, behind the file's end.
+    fn with_segment_behind_the_end(bytes: u64) -> (Vec<u8>, u64) {
+        let mut image = fs::read("/proc/self/exe").unwrap();
+        let length = image.len() as u64;
+        let word =
+            |image: &[u8], at: usize| u32::from_ne_bytes(image[at..at + 4].try_into().unwrap());
+        let (first, size) = (HEADER, ProgramHeader::size_for(Class::ELF64));
+        let count = usize::from(u16::from_ne_bytes(image[56..58].try_into().unwrap()));
+        let at = (0..count)
+            .map(|number| first + number * size)
+            .find(|at| word(&image, *at) == abi::PT_GNU_STACK)
+            .unwrap();
+        image[at..at + 4].copy_from_slice(&abi::PT_LOAD.to_ne_bytes());
+        image[at + 8..at + 16].copy_from_slice(&(length + 4096).to_ne_bytes());
+        image[at + 32..at + 40].copy_from_slice(&bytes.to_ne_bytes());
+        (image, length)
+    }
+
+    #[test]
+    fn h27_a_segment_of_zeros_alone_may_lie_behind_the_end_of_the_file_and_no_other() {
+        let path = std::env::temp_dir().join(format!("proxy-image-{}", std::process::id()));
+        for (bytes, good) in [(0, true), (1, false)] {
+            let (image, length) = with_segment_behind_the_end(bytes);
+            fs::write(&path, image).unwrap();
+            let told = library(&File::open(&path).unwrap(), length);
+            fs::remove_file(&path).unwrap();
+            assert_eq!(told.is_ok(), good, "{bytes}: {told:?}");
+        }
     }
 }
