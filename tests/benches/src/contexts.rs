@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use proxy_core::Rank;
-use proxy_core::fifo::{EXEC_COMPLETE, NetDestAddr, NetOpsInfo, NetSrcAddr};
+use proxy_kit::entryless;
 use proxy_os::nccom::{self, Comm, ProxyComm};
 use proxy_os::{ContextBuilder, Fifo};
 
@@ -46,27 +46,6 @@ pub fn builder(rank: u32, what: &'static What) -> ContextBuilder {
     let comm = Comm::new(address.cast_mut().cast::<c_void>()).expect("not null");
     // SAFETY: the communicator lives as long as the process, is used from one queue only, and its library follows no address.
     let comm = unsafe { ProxyComm::new(library, comm, 1 << 16) };
-    ContextBuilder::new(comm, Rank(rank)).block(1, vec![fifo()])
-}
-
-fn fifo() -> Fifo {
-    Fifo {
-        ops: vec![NetOpsInfo {
-            net_idx_loop_size: 512,
-            initial_send_credits: 1,
-            ending_recv_credits: 1,
-            data_type_sz: 4,
-            basic_block_id: 1,
-            enc_channel: 8,
-            ..NetOpsInfo::default()
-        }],
-        src: vec![NetSrcAddr {
-            mark: EXEC_COMPLETE,
-            ..NetSrcAddr::default()
-        }],
-        dest: vec![NetDestAddr {
-            mark: EXEC_COMPLETE,
-            ..NetDestAddr::default()
-        }],
-    }
+    let (ops, src, dest) = entryless::arrays(1);
+    ContextBuilder::new(comm, Rank(rank)).block(1, vec![Fifo { ops, src, dest }])
 }

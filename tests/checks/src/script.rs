@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use libloading::os::unix::{Library as Mapped, Symbol};
 use proxy_core::Rank;
-use proxy_core::fifo::{EXEC_COMPLETE, NetDestAddr, NetOpsInfo, NetSrcAddr};
+use proxy_kit::entryless;
 use proxy_os::nccom::{self, Comm, Library, ProxyComm};
 use proxy_os::{ContextBuilder, Fifo};
 
@@ -148,25 +148,7 @@ fn told(call: &CallRecord) -> String {
 
 /// FIFO sets of `streams` streams for a block: one op without entries, and the terminators.
 pub fn sets(block: u32, streams: usize) -> Vec<Fifo> {
-    let op = NetOpsInfo {
-        net_idx_loop_size: 512,
-        initial_send_credits: 1,
-        ending_recv_credits: 1,
-        data_type_sz: 4,
-        basic_block_id: block,
-        enc_channel: 8,
-        ..NetOpsInfo::default()
-    };
-    let set = Fifo {
-        ops: vec![op],
-        src: vec![NetSrcAddr {
-            mark: EXEC_COMPLETE,
-            ..NetSrcAddr::default()
-        }],
-        dest: vec![NetDestAddr {
-            mark: EXEC_COMPLETE,
-            ..NetDestAddr::default()
-        }],
-    };
+    let (ops, src, dest) = entryless::arrays(block);
+    let set = Fifo { ops, src, dest };
     vec![set; streams]
 }

@@ -99,12 +99,10 @@ fn h50_a_failure_leaves_its_report_also_when_the_release_follows_at_once() {
     }
 }
 
-#[test]
-fn h50_a_report_that_waits_when_the_service_is_ended_is_written() {
-    let _turn = turn();
-    let scratch = Scratch::new();
+/// A queue whose first failure has left its report, and keeps the thread that wrote it; with a context whose executions fail.
+fn held(gid: u32, scratch: &Scratch) -> (Arc<ProxyQueue>, Context, Script) {
     let settings = Settings::builder().report_directory(Some(scratch.path(".")));
-    let queue = queue(717, settings);
+    let queue = queue(gid, settings);
     let script = Script::with(&[FAILS]);
     let builder = script.context(0).block(1, sets(1, 1));
     let context = queue.context(builder).unwrap();
@@ -113,6 +111,14 @@ fn h50_a_report_that_waits_when_the_service_is_ended_is_written() {
     until("a report is being written", || {
         !beginning("report: ").is_empty()
     });
+    (queue, context, script)
+}
+
+#[test]
+fn h50_a_report_that_waits_when_the_service_is_ended_is_written() {
+    let _turn = turn();
+    let scratch = Scratch::new();
+    let (queue, context, _script) = held(717, &scratch);
     fail(&context, 1);
     queue.release(Release::Drain, PATIENCE).unwrap();
     std::thread::scope(|scope| {
@@ -132,16 +138,7 @@ fn h50_events_that_find_no_room_are_counted_and_told() {
     const WAITING: usize = 16;
     let _turn = turn();
     let scratch = Scratch::new();
-    let settings = Settings::builder().report_directory(Some(scratch.path(".")));
-    let queue = queue(711, settings);
-    let script = Script::with(&[FAILS]);
-    let builder = script.context(0).block(1, sets(1, 1));
-    let context = queue.context(builder).unwrap();
-    HELD.store(true, Ordering::Release); // the sink's acquire
-    fail(&context, 0);
-    until("a report is being written", || {
-        !beginning("report: ").is_empty()
-    });
+    let (queue, context, _script) = held(711, &scratch);
     (1..=20).for_each(|exec| fail(&context, exec));
     queue.release(Release::Drain, PATIENCE).unwrap();
     until("all are told", || queue.reports().len() == 21);

@@ -5,7 +5,8 @@
 //! - [`plan`]: from a collective to transfers and device steps of every stream and block.
 //! - [`device`]: the simulated device: memory, semaphores, index words, FIFO arrays, a thread that runs programs.
 //! - [`oracle`], [`pair`]: what queue and driver must answer, and the order of their calls; both sides beside each other.
-//! - [`abi`]: the two records that an op's channel address leads to.
+//! - [`abi`], [`entryless`]: the two records that an op's channel address leads to; the shortest arrays.
+//! - [`command`], [`processes`]: what the programs of the tests have in common; who runs with a mark in its environment.
 //!
 //! One rank of a collective, from the side of a launcher (which gets the connectors from the library, gives the FIFO
 //! arrays to the driver, and enqueues before it rings the doorbell):
@@ -55,11 +56,13 @@ pub mod abi;
 pub mod command;
 pub mod device;
 pub mod dtype;
+pub mod entryless;
 pub mod golden;
 pub mod op;
 pub mod oracle;
 pub mod pair;
 pub mod pattern;
 pub mod plan;
+pub mod processes;
 pub mod split;
 pub mod verify;

@@ -1,34 +1,22 @@
 //! How a soak ends when it is not its own time: signals, and command lines that are not accepted.
 #![allow(unsafe_code, reason = "kill is a C call")]
 
+mod common;
+
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use common::library;
+use proxy_kit::processes;
+
 /// More than any of this needs on a slow machine.
 const LIMIT: Duration = Duration::from_secs(120);
 
 fn command() -> Command {
     Command::new(env!("CARGO_BIN_EXE_proxy-soak"))
-}
-
-/// The stand-in library: the one that the caller names, else one that is built here.
-fn library() -> PathBuf {
-    std::env::var_os("PROXY_NCCOM_LIB").map_or_else(build, PathBuf::from)
-}
-
-fn build() -> PathBuf {
-    let folder = Path::new(env!("CARGO_BIN_EXE_proxy-soak"));
-    let folder = folder.parent().expect("a folder");
-    let target = folder.parent().expect("a target folder");
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo
-        .args(["build", "--quiet", "--package", "nccom", "--target-dir"])
-        .arg(target);
-    assert!(cargo.status().expect("cargo runs").success());
-    folder.join("libnccom.so")
 }
 
 /// A soak in a folder of its own.
@@ -56,16 +44,7 @@ impl Soak {
     /// Its processes: those that have their files in its folder.
     fn hosts(&self) -> Vec<i32> {
         let job = self.folder.join(format!("proxy-soak-{}", self.child.id()));
-        let wanted = format!("TMPDIR={}", job.display()).into_bytes();
-        let numbers = fs::read_dir("/proc").expect("a process table").flatten();
-        let pids = numbers.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-        pids.filter(|pid| {
-            let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-            environment
-                .split(|&byte| byte == 0)
-                .any(|one| one == wanted)
-        })
-        .collect()
+        processes::with(&format!("TMPDIR={}", job.display()))
     }
 
     fn wait_for_hosts(&self, enough: impl Fn(usize) -> bool) {

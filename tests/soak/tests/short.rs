@@ -1,24 +1,10 @@
 //! A short soak: every fault at least once, and some rounds more.
 
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The stand-in library: the one that the caller names, else one that is built here.
-fn library() -> PathBuf {
-    std::env::var_os("PROXY_NCCOM_LIB").map_or_else(build, PathBuf::from)
-}
+mod common;
 
-fn build() -> PathBuf {
-    let folder = Path::new(env!("CARGO_BIN_EXE_proxy-soak"));
-    let folder = folder.parent().expect("a folder");
-    let target = folder.parent().expect("a target folder");
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo
-        .args(["build", "--quiet", "--package", "nccom", "--target-dir"])
-        .arg(target);
-    assert!(cargo.status().expect("cargo runs").success());
-    folder.join("libnccom.so")
-}
+use common::library;
 
 fn soak(args: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_proxy-soak"));

@@ -12,6 +12,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use proxy_kit::processes;
+
 /// Names the processes of one run in their environment.
 const MARK: &str = "PROXY_RUN_TEST_MARK";
 /// More than any of these runs needs on a slow machine.
@@ -218,17 +220,8 @@ impl Running {
 
     /// Processes of this run, the launcher included, by rank (`None` = the launcher).
     pub(crate) fn processes(&self) -> Vec<(Option<u32>, i32)> {
-        let wanted = format!("{MARK}={}", self.mark).into_bytes();
-        let numbers = fs::read_dir("/proc").expect("a process table").flatten();
-        let pids = numbers.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-        pids.filter(|pid| {
-            let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-            environment
-                .split(|&byte| byte == 0)
-                .any(|variable| variable == wanted)
-        })
-        .map(|pid| (rank_of(pid), pid))
-        .collect()
+        let pids = processes::with(&format!("{MARK}={}", self.mark)).into_iter();
+        pids.map(|pid| (rank_of(pid), pid)).collect()
     }
 
     /// The process of a rank.
