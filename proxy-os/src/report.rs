@@ -307,3 +307,34 @@ impl ProxyQueue {
             .collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+    use crate::Settings;
+
+    #[test]
+    fn h48_a_dump_while_the_contexts_are_locked_is_prompt_and_partial_and_whole_again_after() {
+        let queue = ProxyQueue::start(Gid(4803), &Settings::default()).unwrap();
+        let whole = || {
+            // The watchdog holds a lock for a moment now and then.
+            let since = Instant::now();
+            while queue.dump().partial {
+                assert!(since.elapsed() < Duration::from_secs(20), "held for ever");
+                std::thread::yield_now();
+            }
+        };
+        whole();
+        let held = queue.shared().contexts.lock();
+        let since = Instant::now();
+        let dump = queue.dump();
+        let took = since.elapsed();
+        drop(held);
+        assert!(dump.partial, "{dump:?}");
+        assert_eq!((dump.gid, dump.state), (Gid(4803), GroupState::Running));
+        assert!(took < Duration::from_millis(200), "{took:?}");
+        whole();
+    }
+}

@@ -382,7 +382,7 @@ pub enum StallKind {
     LibraryIdle,
     /// Ranks have not come to a bus, or not to an exchange on it.
     RendezvousWaiting,
-    /// A rank has no place for another task.
+    /// A rank has no place for another task, and none of those that it has moves.
     QueueFull,
     /// A task is done and nobody takes its status.
     ConsumerNotPolling,

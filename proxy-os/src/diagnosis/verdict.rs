@@ -131,28 +131,43 @@ fn of_group(group: &Group, threshold: f64) -> Vec<(Stall, String)> {
         .iter()
         .filter(old)
         .filter_map(|task| of_task(group, task));
-    tasks.chain(full_ranks(group)).collect()
+    tasks.chain(full_ranks(group, threshold)).collect()
 }
 
-/// Ranks that cannot append.
-fn full_ranks(group: &Group) -> impl Iterator<Item = (Stall, String)> + '_ {
-    let mut places: BTreeMap<u32, u32> = BTreeMap::new();
+/// Ranks that have not been able to append for longer than the threshold. A rank whose places are all taken is no stall while any of its tasks
+/// moves: each task that ends and is consumed makes place.
+fn full_ranks(group: &Group, threshold: f64) -> impl Iterator<Item = (Stall, String)> + '_ {
+    let asleep = group.worker.activity == "asleep";
+    let mut ranks: BTreeMap<u32, (u32, f64)> = BTreeMap::new();
     for task in &group.tasks {
-        let count = places.entry(task.rank).or_default();
+        let (count, still) = ranks.entry(task.rank).or_insert((0, f64::INFINITY));
         *count = count.saturating_add(1);
+        *still = still.min(unmoved(task, asleep));
     }
-    let full = move |(_, count): &(u32, u32)| *count >= group.worker.capacity;
-    places.into_iter().filter(full).map(|(rank, count)| {
+    let full = move |(_, (count, still)): &(u32, (u32, f64))| {
+        *count >= group.worker.capacity && *still >= threshold
+    };
+    ranks.into_iter().filter(full).map(|(rank, (count, still))| {
         let sentence = format!(
-            "group {}, rank {rank}: all {count} places for tasks are taken, so it cannot enqueue",
-            group.gid
+            "group {}, rank {rank}: all {count} places for tasks are taken, and none of these tasks has moved for {}, so it cannot enqueue",
+            group.gid,
+            seconds(still)
         );
         let stall = Stall {
             rank: Some(rank),
-            ..stall(StallKind::QueueFull, group, None, None)
+            ..stall(StallKind::QueueFull, group, None, Some(still))
         };
         (stall, sentence)
     })
+}
+
+/// For how long a task has not moved, as far as that is known.
+fn unmoved(task: &Task, asleep: bool) -> f64 {
+    match task.state.as_str() {
+        // As in `of_group`: the worker comes to it in its next tick.
+        "INIT" | "PROGRESSING" if !asleep => 0.0,
+        _ => task.age.unwrap_or(task.least_age),
+    }
 }
 
 /// What one task that has not changed for long waits for.

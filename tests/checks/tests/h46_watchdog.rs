@@ -1,6 +1,6 @@
 //! H46-H51, H54: deadlines, early records, stalls and dumps, with workers that are idle, stuck, dead, and about to end.
 //!
-//! Requirements: H46, H47, H49, H50, H54.
+//! Requirements: H46, H47, H49, H50, H51, H54.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -9,6 +9,7 @@ use proxy_checks::messages;
 use proxy_checks::pace::{at_most, until};
 use proxy_checks::script::{Script, sets};
 use proxy_core::{ExecId, Gid, Poll, Rank, RunState, Status, TaskKind};
+use proxy_os::diagnosis::Report;
 use proxy_os::report::{Cause, WaitingOn};
 use proxy_os::{
     Context, GroupState, Health, Patience, ProxyQueue, Record, Release, Settings, watchdog,
@@ -32,13 +33,23 @@ fn causes(gid: u32) -> Vec<Cause> {
     told(gid).iter().map(|record| record.cause).collect()
 }
 
-/// A queue with a deadline and a stall threshold, in milliseconds, and a context of rank 3.
-fn queue(gid: u32, deadline: u64, stall: u64, script: &Script) -> Context {
+/// Has every record and message kept.
+fn hear() {
     messages::collect();
     watchdog::set_handler(Some(|record| {
         let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
         told.push(record.clone());
     }));
+}
+
+/// The time that records have.
+fn clock() -> u64 {
+    Report::collect("its time").process.monotonic_ns
+}
+
+/// A queue with a deadline and a stall threshold, in milliseconds, and a context of rank 3.
+fn queue(gid: u32, deadline: u64, stall: u64, script: &Script) -> Context {
+    hear();
     let settings = Settings::builder()
         .task_deadline(Duration::from_millis(deadline))
         .stall_threshold(Duration::from_millis(stall))
@@ -103,6 +114,33 @@ fn h46_h47_h51_without_a_consumer_each_part_of_the_deadline_is_told_once() {
 }
 
 #[test]
+fn h51_the_parts_of_the_deadline_that_are_set_are_told_instead_of_a_quarter_and_three_quarters() {
+    let script = Script::with(&[IDLE]);
+    hear();
+    let settings = Settings::builder()
+        .task_deadline(Duration::from_millis(2000))
+        .first_record_percent(40)
+        .second_record_percent(60)
+        .from_lookup(|_| None)
+        .unwrap();
+    let queue = ProxyQueue::start(Gid(510), &settings).unwrap();
+    let builder = script.context(3).block(1, sets(1, 1));
+    let context = queue.context(builder).unwrap();
+    let begun = clock();
+    let ticket = context.enqueue(ExecId(1)).unwrap().network;
+    let patience = Patience::until(PATIENCE);
+    assert_eq!(queue.consume(ticket, patience), Ok(Status::TIMEOUT));
+    assert_eq!(queue.release(Release::Drain, PATIENCE), Ok(()));
+    let all = [Cause::Early(40), Cause::Early(60), Cause::Timeout];
+    until("the timeout is told", || causes(510).len() >= all.len());
+    assert_eq!(causes(510), all, "each once, in order, and no other");
+    for (record, least) in told(510).iter().zip([800, 1200, 2000]) {
+        let after = Duration::from_nanos(record.time.saturating_sub(begun));
+        assert!(after >= Duration::from_millis(least), "{record}: {after:?}");
+    }
+}
+
+#[test]
 fn h47_h48_a_stuck_worker_delays_neither_the_timeout_nor_a_dump() {
     let script = Script::with(&["progress 1 -> block"]);
     let context = queue(480, 200, 0, &script);
@@ -141,7 +179,7 @@ fn h47_h48_a_stuck_worker_delays_neither_the_timeout_nor_a_dump() {
 }
 
 #[test]
-fn h49_a_dump_during_a_release_shows_stopping() {
+fn h49_a_dump_and_a_report_during_a_release_show_stopping() {
     let script = Script::with(&["stop 1 -> block"]);
     let context = queue(490, 0, 0, &script);
     let ticket = context.enqueue(ExecId(1)).unwrap().network;
@@ -154,6 +192,14 @@ fn h49_a_dump_during_a_release_shows_stopping() {
             let inside = context.queue().dump().inside;
             inside.is_some_and(|inside| inside.call.to_string() == "neuronStopNetworkProxy")
         });
+        let report = Report::collect("a release takes its time").only(490);
+        assert_eq!(report.groups[0].health, "stopping");
+        let text = report.to_string();
+        assert!(text.contains("\ngroup 490: stopping, "), "{text}");
+        assert!(
+            text.contains("inside neuronStopNetworkProxy for "),
+            "{text}"
+        );
         assert!(!releasing.is_finished());
         script.release();
         assert_eq!(releasing.join().unwrap(), Ok(()));

@@ -199,15 +199,58 @@ fn a_worker_asleep_with_work_a_dead_one_and_one_whose_statuses_nobody_takes() {
     );
 }
 
+/// A rank's 128 places with these tasks on them.
+fn full(mut tasks: Vec<Task>) -> Vec<Task> {
+    tasks.resize(128, task("DONE", 1.5));
+    tasks
+}
+
+/// The kinds of stall of a group.
+fn kinds(tasks: Vec<Task>) -> Vec<StallKind> {
+    let report = judged(vec![group(Worker::default(), tasks)], Vec::new());
+    let kinds = stalls_of(&report).into_iter().map(|(stall, _)| stall.kind);
+    let mut kinds: Vec<StallKind> = kinds.collect();
+    kinds.dedup();
+    kinds
+}
+
 #[test]
-fn a_full_rank_is_named() {
-    let tasks: Vec<Task> = (0..128).map(|_| task("DONE", 0.1)).collect();
-    let (kind, text) = verdict(Worker::default(), tasks);
+fn h46_a_full_rank_is_named_once_none_of_its_tasks_has_moved_for_long() {
+    let (kind, text) = verdict(Worker::default(), full(Vec::new()));
     assert_eq!(kind, StallKind::QueueFull);
-    assert_eq!(
-        text,
-        "group 3, rank 5: all 128 places for tasks are taken, so it cannot enqueue"
-    );
+    let expected = "group 3, rank 5: all 128 places for tasks are taken, and none of these tasks has moved for 1.5 s, so it cannot \
+         enqueue; 128 more waits are listed below";
+    assert_eq!(text, expected);
+    let unknown = Task {
+        age: None,
+        least_age: 1.0,
+        ..task("DONE", 0.0)
+    };
+    let found = kinds(full(vec![unknown]));
+    assert_eq!(found, [StallKind::QueueFull, StallKind::ConsumerNotPolling]);
+}
+
+#[test]
+fn h46_a_full_rank_of_a_busy_healthy_job_is_no_stall() {
+    let busy: Vec<Task> = (0..128).map(|_| task("DONE", 0.1)).collect();
+    let (kinds_of_busy, text) = {
+        let report = judged(vec![group(Worker::default(), busy)], Vec::new());
+        (report.stall.map(|stall| stall.kind), report.verdict)
+    };
+    assert_eq!(kinds_of_busy, None, "{text}");
+    let unread = Task {
+        age: None,
+        ..task("DONE", 0.0)
+    };
+    for moving in [
+        task("DONE", 0.9),
+        task("PROGRESSING", 90.0),
+        task("INIT", 90.0),
+        unread,
+    ] {
+        let found = kinds(full(vec![moving.clone()]));
+        assert_eq!(found, [StallKind::ConsumerNotPolling], "{moving:?}");
+    }
 }
 
 #[test]
