@@ -10,7 +10,7 @@
  * - Out-parameters are untouched on error, but where a function says so.
  * - Times are microseconds; ENC_PROXY_FOREVER never passes.
  * - ENC_PROXY_PANIC: a fault of this library was contained. The handle can only be destroyed then.
- * - The collective library, the log sink and the functions for dynamic sizes must not throw: an exception (or a panic of another Rust
+ * - The collective library, the log sink, the error handler and the functions for dynamic sizes must not throw: an exception (or a panic of another Rust
  *   runtime) that leaves one of their functions cannot be contained and aborts the process with a message.
  * - ENC_PROXY_WRONG_THREAD: on a worker's thread, inside a function that the library has called, nothing is waited for: calls that could only
  *   wait are refused, the timeouts of others count as 0.
@@ -427,6 +427,46 @@ typedef struct encd_context_config {
      */
     struct enc_glb_comm *glb_comm;
 } encd_context_config;
+
+/** Why an error handler is called. */
+typedef uint32_t enc_proxy_cause_t;
+
+/**
+ * One error, for an `enc_proxy_error_handler`. Good during the call, its text, too. A newer release adds fields at the end, and makes
+ * `struct_size` larger.
+ */
+typedef struct enc_proxy_error {
+    /** `sizeof(enc_proxy_error)` of the release that calls. */
+    size_t struct_size;
+    /** 0. */
+    uint64_t flags;
+    /** The task's execution. */
+    uint64_t exec;
+    /** For how long the task has been in its state, in microseconds; 0 if that is not known any more. */
+    uint64_t in_state_us;
+    /** All of this in one line, terminated, without a line end. */
+    const char *text;
+    /** The group of the task. */
+    uint32_t gid;
+    /** Its rank. */
+    uint32_t rank;
+    /** `PROXY_TASK_NETWORK` or `PROXY_TASK_BARRIER`. */
+    proxy_task_state_type kind;
+    /** Its state; before the end if it has ended. */
+    proxy_task_run_state_t state;
+    /** One of `ENC_PROXY_CAUSE_FAILED` to `ENC_PROXY_CAUSE_EARLY`. */
+    enc_proxy_cause_t cause;
+    /** What the task ends with, as its consumer gets it; `NRT_SUCCESS` if it goes on. */
+    NRT_STATUS status;
+} enc_proxy_error;
+
+/**
+ * Receives one error of any group. Runs on the watchdog's thread (`proxy-watchdog`), or on the one that is inside `enc_proxy_group_release` or
+ * `enc_free_global_comm`, on both at once if need be. Other deadlines wait for its return. May call functions of this
+ * header that do not wait, `enc_proxy_set_error_handler` among them: reports, health, counters and polls, or aborts with a timeout of 0. Must
+ * return: neither throw nor `longjmp` out of it. `user` is what `enc_proxy_set_error_handler` was given.
+ */
+typedef void (*enc_proxy_error_handler)(void *user, const struct enc_proxy_error *error);
 
 /** The form of a report. */
 typedef uint32_t enc_proxy_form_t;
@@ -857,6 +897,24 @@ typedef struct enc_proxy_dynamic_sizes {
 
 /** The specification's letter: every stream at every switch of blocks. */
 #define ENC_PROXY_STOP_AT_SWITCH 1
+
+/** The task ended with an error. */
+#define ENC_PROXY_CAUSE_FAILED 0
+
+/** The task's deadline has passed (`NEURON_RT_PROXY_TASK_DEADLINE_MS`): it ends with `NRT_TIMEOUT`. */
+#define ENC_PROXY_CAUSE_TIMEOUT 1
+
+/** A rank that the task's barrier needs is dead or has left. */
+#define ENC_PROXY_CAUSE_PEER_DEAD 2
+
+/** The group's worker died, and its tasks with it: one call for each. */
+#define ENC_PROXY_CAUSE_WORKER_DIED 3
+
+/** The task has not moved for longer than `NEURON_RT_PROXY_STALL_MS`; it goes on. */
+#define ENC_PROXY_CAUSE_STALLED 4
+
+/** A part of the task's deadline has passed; it goes on. */
+#define ENC_PROXY_CAUSE_EARLY 5
 
 /** Lines for people, the verdict first. */
 #define ENC_PROXY_TEXT 0
@@ -1400,6 +1458,24 @@ NRT_STATUS enc_proxy_abort_group(struct enc_proxy_group *group,
  */
 NRT_STATUS enc_proxy_abort_all(uint64_t timeout_us,
                                size_t *tasks);
+
+/**
+ * Says who is told of errors of tasks, in all groups of the process, present and future ones; the error has its group's id. Aborts are not
+ * told: who orders one has its answer.
+ *
+ * - `handler`: called once per error, soon after it came up; NULL = nobody, as at first. It replaces the former one.
+ * - `user`: handed to `handler` as it is.
+ *
+ * When it returns, no call of the former handler is running, and none will begin: its `user` may be freed. It waits for calls that run, so
+ * hold no lock that the handler takes. Inside a handler it waits for nothing; other threads may then still be inside the former one.
+ *
+ * Errors: none of its own. Threads: any, at any time.
+ *
+ * The caller promises:
+ * Until it has been replaced as above: `handler` may be called with `user` from any thread, from two at once, too.
+ */
+NRT_STATUS enc_proxy_set_error_handler(enc_proxy_error_handler handler,
+                                       void *user);
 
 /**
  * The report of the whole process: a verdict in one sentence, then tasks, workers, the last changes of state, libraries and settings with

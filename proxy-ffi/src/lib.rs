@@ -10,6 +10,7 @@
 //! | [`settings`], [`group`] | `enc_proxy_settings`, `enc_proxy_group` | settings; a share of a group with its worker |
 //! | [`context`], [`task`] | `encd_context`, `enc_proxy_ticket` | what tasks work on; enqueue, check, consume |
 //! | [`abort`] | | ending tasks early |
+//! | [`error`] | | errors of tasks, told as they come up |
 //! | [`report`] | `enc_proxy_report_service` | what hangs, and why; metrics |
 //! | [`trace`] | | what happened when |
 //! | [`bus`], [`members`], [`barrier`] | `bananaphone`, `bp_barrier` | the host bus |
@@ -34,6 +35,7 @@ mod call;
 pub mod comm;
 pub mod context;
 pub mod dynamic;
+pub mod error;
 mod failure;
 pub mod fifo;
 pub mod glb_comm;

@@ -162,6 +162,16 @@ fn h39_h48_messages_go_to_the_function_that_was_set_and_nowhere_else() {
 }
 
 #[test]
+fn f18_errors_are_told_with_their_group_and_no_call_runs_once_the_handler_is_gone() {
+    for flags in [C11, SANITIZED] {
+        let scratch = Scratch::new();
+        let library = scratch.library("tests/c/hooked_library.c");
+        let program = scratch.program("cc", "tests/c/errors.c", flags);
+        assert_eq!(succeed(command(&program).arg(&library)), "ok\n");
+    }
+}
+
+#[test]
 fn a_bus_tells_who_is_on_it() {
     for flags in [C11, SANITIZED] {
         let scratch = Scratch::new();

@@ -14,9 +14,9 @@ use crate::workspace::Workspace;
 const HEADER: &str = "proxy-ffi/include/enc_proxy.h";
 
 /// The sources, in order.
-const SOURCES: [&str; 18] = [
+const SOURCES: [&str; 19] = [
     "status", "version", "log", "arg", "library", "comm", "settings", "fifo", "task", "group",
-    "context", "abort", "report", "trace", "bus", "members", "barrier", "glb_comm",
+    "context", "abort", "error", "report", "trace", "bus", "members", "barrier", "glb_comm",
 ];
 
 /// What stands above everything.
@@ -33,7 +33,7 @@ const PREAMBLE: &str = "\
  * - Out-parameters are untouched on error, but where a function says so.
  * - Times are microseconds; ENC_PROXY_FOREVER never passes.
  * - ENC_PROXY_PANIC: a fault of this library was contained. The handle can only be destroyed then.
- * - The collective library, the log sink and the functions for dynamic sizes must not throw: an exception (or a panic of another Rust
+ * - The collective library, the log sink, the error handler and the functions for dynamic sizes must not throw: an exception (or a panic of another Rust
  *   runtime) that leaves one of their functions cannot be contained and aborts the process with a message.
  * - ENC_PROXY_WRONG_THREAD: on a worker's thread, inside a function that the library has called, nothing is waited for: calls that could only
  *   wait are refused, the timeouts of others count as 0.

@@ -16,6 +16,7 @@ use crate::bus::*;
 use crate::comm::*;
 use crate::context::*;
 use crate::dynamic::*;
+use crate::error::*;
 use crate::glb_comm::*;
 use crate::group::*;
 use crate::library::*;
@@ -198,6 +199,7 @@ const ROWS: &[Row] = rows! {
     NO_PROBE => {
         enc_proxy_version |_objects| c!(enc_proxy_version(&mut zeroed::<enc_proxy_version_t>()));
         enc_proxy_set_log |_objects| c!(enc_proxy_set_log(None, null_mut(), ENC_PROXY_LOG_WARN));
+        enc_proxy_set_error_handler |_objects| c!(enc_proxy_set_error_handler(None, null_mut()));
         enc_proxy_library_open |_objects| c!(enc_proxy_library_open(c"x".as_ptr(), out()));
         enc_proxy_settings_create |_objects| c!(enc_proxy_settings_create(out()));
         enc_proxy_settings_dump |o| c!(enc_proxy_settings_dump(o.settings, null_mut(), 0, out()));

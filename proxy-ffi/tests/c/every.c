@@ -40,6 +40,7 @@ enum { ANY = 4711 };
 #define FUNCTIONS(F)                                                                                             \
     F(NONE, NRT_SUCCESS, enc_proxy_version, (RECORD(enc_proxy_version_t)))                                       \
     F(NONE, NRT_SUCCESS, enc_proxy_set_log, (silent, NULL, ENC_PROXY_LOG_ERROR))                                 \
+    F(NONE, NRT_SUCCESS, enc_proxy_set_error_handler, (NULL, NULL))                                              \
     F(NONE, ENC_PROXY_LOAD, enc_proxy_library_open, ("x", ZERO(enc_proxy_library *)))                            \
     F(NONE, NRT_INVALID, enc_proxy_settings_create, (NULL))                                                      \
     F(NONE, NRT_SUCCESS, enc_proxy_settings_dump, (SETTINGS, (char[8192]){0}, 8192, NULL))                       \

@@ -235,6 +235,19 @@ AT(bp_counters, hang_up, 48);
 AT(bp_counters, unwatched, 56);
 AT(bp_counters, polling, 64);
 
+SIZE(enc_proxy_error, 64);
+AT(enc_proxy_error, struct_size, 0);
+AT(enc_proxy_error, flags, 8);
+AT(enc_proxy_error, exec, 16);
+AT(enc_proxy_error, in_state_us, 24);
+AT(enc_proxy_error, text, 32);
+AT(enc_proxy_error, gid, 40);
+AT(enc_proxy_error, rank, 44);
+AT(enc_proxy_error, kind, 48);
+AT(enc_proxy_error, state, 52);
+AT(enc_proxy_error, cause, 56);
+AT(enc_proxy_error, status, 60);
+
 /* Enumerations are 32-bit numbers whatever the compiler's own enumerations are. */
 SIZE(NRT_STATUS, 4);
 SIZE(proxy_task_state_type, 4);
@@ -249,6 +262,7 @@ SIZE(bp_barrier_progress_t, 4);
 SIZE(enc_proxy_health_t, 4);
 SIZE(enc_proxy_form_t, 4);
 SIZE(bp_member_state_t, 4);
+SIZE(enc_proxy_cause_t, 4);
 
 ALIGN(net_ops_info, 8);
 ALIGN(net_src_addr, 8);
@@ -271,6 +285,7 @@ ALIGN(enc_proxy_report_config, 8);
 ALIGN(enc_proxy_dynamic_sizes, 8);
 ALIGN(bp_member, 4);
 ALIGN(bp_counters, 8);
+ALIGN(enc_proxy_error, 8);
 
 /* The numbers of the specification's enumerations, and of the status codes at both ends. */
 CHECK(network, PROXY_TASK_UNKNOWN == 0 && PROXY_TASK_NETWORK == 1 && PROXY_TASK_BARRIER == 2);
