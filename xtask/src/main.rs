@@ -160,7 +160,10 @@ enum Verb {
 
 fn main() -> ExitCode {
     usage::end_when_output_fails();
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(said) => return usage::said(&said),
+    };
     let done = Workspace::find().and_then(|workspace| match cli.verb {
         Verb::Run { args } => Err(run::exec(&workspace, &args)),
         Verb::Test { filter } => test::verb(&workspace, filter.as_deref()),

@@ -8,12 +8,30 @@ use std::process::ExitCode;
 /// Exit code for what was typed, as the parser's own.
 pub(crate) const USAGE: u8 = 2;
 /// The exit code of a program whose reader went away, as a shell shows it: 128 + `SIGPIPE`.
-const READER_GONE: i32 = 141;
+const READER_GONE: u8 = 141;
 
 /// Refuses a value that only its use has shown to be none; returns the exit code.
 pub(crate) fn refuse(what: &str) -> ExitCode {
     note(what);
     ExitCode::from(USAGE)
+}
+
+/// Shows what the parser has to say, which may be help; returns the exit code. Help that cannot be written is a failure, too.
+pub(crate) fn said(parser: &clap::Error) -> ExitCode {
+    let usual = ExitCode::from(u8::try_from(parser.exit_code()).unwrap_or(USAGE));
+    match parser.print() {
+        Err(error) if !parser.use_stderr() => ExitCode::from(unwritten(&error.to_string())),
+        _ => usual,
+    }
+}
+
+/// Says what the system says of standard output, but nothing where its reader went away, as `head` does; returns the exit code.
+fn unwritten(why: &str) -> u8 {
+    if why.starts_with("Broken pipe") {
+        return READER_GONE;
+    }
+    note(&format!("cannot write standard output: {why}"));
+    1
 }
 
 /// A line on standard error, which ends nothing when it cannot be written: nobody is left to be told.
@@ -54,11 +72,7 @@ pub(crate) fn end_when_output_fails() {
         let Some(why) = text.strip_prefix("failed printing to stdout: ") else {
             return usual(panicked);
         };
-        if why.starts_with("Broken pipe") {
-            std::process::exit(READER_GONE);
-        }
-        note(&format!("cannot write standard output: {why}"));
-        std::process::exit(1);
+        std::process::exit(unwritten(why).into());
     }));
 }
 

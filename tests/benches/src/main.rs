@@ -17,7 +17,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use plan::ROWS;
-use proxy_kit::command::end_when_output_fails;
+use proxy_kit::command::{end_unparsed, end_when_output_fails};
 use run::Programs;
 
 #[global_allocator]
@@ -61,7 +61,9 @@ enum Role {
 
 fn main() -> ExitCode {
     end_when_output_fails("bench");
-    let cli = Cli::parse();
+    let cli = Cli::try_parse().unwrap_or_else(|said| {
+        end_unparsed("bench", said.print(), !said.use_stderr(), said.exit_code())
+    });
     match &cli.role {
         Some(Role::Group { name }) => match measure::GROUPS.iter().find(|group| group.0 == name) {
             Some((_, group)) => group(),

@@ -1,7 +1,7 @@
 //! What the command lines of the programs here have in common: how a number is refused, and what becomes of output that nobody takes.
 
 use std::fmt::Display;
-use std::io::Write;
+use std::io::{self, Write};
 use std::ops::RangeInclusive;
 use std::panic;
 use std::str::FromStr;
@@ -24,6 +24,25 @@ pub fn within<T: FromStr + PartialOrd + Display>(
         .ok_or_else(|| format!("accepted: {} to {}", range.start(), range.end()))
 }
 
+/// Ends a program whose parser has said what it had to say instead of a command line: `printed` is how that went, `help` whether it was
+/// asked for, and `code` the exit code that it gives. Help that nobody gets is a failure, as any other output is.
+pub fn end_unparsed(program: &str, printed: io::Result<()>, help: bool, code: i32) -> ! {
+    match printed {
+        Err(error) if help => end_unwritten(program, &error.to_string()),
+        _ => std::process::exit(code),
+    }
+}
+
+/// Ends a program for what the system says of its standard output; without a word where its reader went away, as `head` does.
+fn end_unwritten(program: &str, why: &str) -> ! {
+    if why.starts_with("Broken pipe") {
+        std::process::exit(READER_GONE);
+    }
+    let line = format!("{program}: cannot write standard output: {why}\n");
+    let _ = io::stderr().write_all(line.as_bytes());
+    std::process::exit(1);
+}
+
 /// From now on the macros that print end the program with one line on standard error when standard output cannot be written, as on a
 /// full disk, instead of a panic; and without a word where its reader went away, as `head` does. For programs that have
 /// nothing to clean up. Call it first in `main`.
@@ -35,12 +54,7 @@ pub fn end_when_output_fails(program: &'static str) {
         let Some(why) = text.strip_prefix("failed printing to stdout: ") else {
             return usual(panicked);
         };
-        if why.starts_with("Broken pipe") {
-            std::process::exit(READER_GONE);
-        }
-        let line = format!("{program}: cannot write standard output: {why}\n");
-        let _ = std::io::stderr().write_all(line.as_bytes());
-        std::process::exit(1);
+        end_unwritten(program, why);
     }));
 }
 

@@ -3,7 +3,6 @@
 use std::ffi::OsString;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::error::ErrorKind;
@@ -14,7 +13,7 @@ use proxy_kit::op::Op;
 use proxy_os::config::RootCommId;
 
 use crate::job::{Check, Fault, FaultKind, Job, Sense};
-use crate::launcher::{Place, screen};
+use crate::launcher::Place;
 use crate::layout::Layout;
 use crate::size::{Bytes, SizeOptions, Sizes};
 use crate::stats::Stat;
@@ -198,15 +197,6 @@ pub(crate) fn place_of_op(args: &[OsString]) -> Option<usize> {
     None
 }
 
-/// Shows what the parser has to say, which may be help; returns the exit code. What cannot be written is a failure, too.
-pub(crate) fn exit(error: &clap::Error) -> ExitCode {
-    match error.print() {
-        Ok(()) => ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(screen::USAGE)),
-        Err(_) if error.use_stderr() => ExitCode::from(screen::USAGE),
-        Err(unwritten) => screen::failed(&screen::unwritten(unwritten), screen::note),
-    }
-}
-
 /// Reads a command line given as one text.
 #[cfg(test)]
 pub(crate) fn parse_from(args: &str) -> Result<(Job, Output), clap::Error> {
@@ -249,7 +239,7 @@ fn check(cli: Cli) -> Result<(Job, Output), clap::Error> {
         polarity: cli.polarity,
         barrier: !cli.no_barrier,
         timeout: cli.timeout.map_or(TIMEOUT, u64::from),
-        library: cli.library,
+        library: cli.library.into_os_string(),
         fault: cli.fault,
     };
     let output = Output {

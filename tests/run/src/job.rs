@@ -1,7 +1,7 @@
 //! A checked job, as the launcher hands it to its ranks.
 
+use std::ffi::OsString;
 use std::fmt;
-use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -53,8 +53,8 @@ pub(crate) struct Job {
     pub(crate) barrier: bool,
     /// Deadline of one execution in seconds.
     pub(crate) timeout: u64,
-    /// The collective library, by path or by name.
-    pub(crate) library: PathBuf,
+    /// The collective library, by path or by name. Any bytes, which a path has no JSON form for.
+    pub(crate) library: OsString,
     /// A rank that misbehaves.
     pub(crate) fault: Option<Fault>,
 }
@@ -123,7 +123,7 @@ pub(crate) struct Start {
     /// Process id of the launcher: a rank that has another parent is an orphan.
     pub(crate) launcher: u32,
     /// The folder for the process's part of the trace, if one is wanted.
-    pub(crate) trace: Option<PathBuf>,
+    pub(crate) trace: Option<OsString>,
 }
 
 impl Start {

@@ -7,6 +7,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`cli`], [`size`], [`job`] | the command line, and the checked job that it describes |
+//! | [`refusal`] | what is shown when it is none |
 //! | [`starter`] | starts the processes of ranks |
 //! | [`layout`] | which ranks share a process and a worker |
 //! | [`launcher`] | processes, signals, failures |
@@ -22,6 +23,7 @@ mod latency;
 mod launcher;
 mod layout;
 mod rank;
+mod refusal;
 mod report;
 mod size;
 mod starter;
@@ -48,7 +50,8 @@ fn main() -> ExitCode {
         Some(latency::RANK_VERB) => return latency::rank_main(args.next()),
         _ => {}
     }
-    if sys::stdout_was_closed() {
+    sys::refuse_large_files_by_error();
+    if sys::stdout_is_missing() {
         let closed = io::Error::from_raw_os_error(libc::EBADF);
         return screen::failed(&screen::unwritten(closed), screen::note);
     }
@@ -62,6 +65,6 @@ fn main() -> ExitCode {
     }
     match cli::parse() {
         Ok((job, output)) => launcher::main(job, output),
-        Err(error) => cli::exit(&error),
+        Err(error) => refusal::exit(&error),
     }
 }

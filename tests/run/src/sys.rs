@@ -254,14 +254,15 @@ pub(crate) fn take_stdout() -> io::Result<File> {
     Ok(pipe)
 }
 
-/// Whether this process was started without a standard output. The runtime opens the null device in its place before `main`, so that
+/// Whether this process was started without a standard output that can be written: with none, or with one that was opened for reading
+/// alone, which the standard library takes for none. The runtime opens the null device in its place before `main`, so that
 /// what is written is lost without an error.
-pub(crate) fn stdout_was_closed() -> bool {
+pub(crate) fn stdout_is_missing() -> bool {
     // Relaxed: written before `main`, by the thread that runs it.
-    STDOUT_CLOSED.load(Ordering::Relaxed)
+    NO_STDOUT.load(Ordering::Relaxed)
 }
 
-static STDOUT_CLOSED: AtomicBool = AtomicBool::new(false);
+static NO_STDOUT: AtomicBool = AtomicBool::new(false);
 
 /// Called by the C library before the runtime's beginning.
 #[used]
@@ -271,9 +272,19 @@ static LOOK_AT_STDOUT: extern "C" fn() = look_at_stdout;
 
 extern "C" fn look_at_stdout() {
     // SAFETY: no memory is passed.
-    let flags = unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_GETFD) };
-    // Relaxed: see `stdout_was_closed`.
-    STDOUT_CLOSED.store(flags < 0, Ordering::Relaxed);
+    let flags = unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_GETFL) };
+    // Relaxed: see `stdout_is_missing`.
+    NO_STDOUT.store(
+        flags < 0 || flags & libc::O_ACCMODE == libc::O_RDONLY,
+        Ordering::Relaxed,
+    );
+}
+
+/// From now on a file that would become larger than the process may write (`ulimit -f`) is an error of the write, as a full disk is, here
+/// and in the programs that are started, and not a signal that ends them without a word.
+pub(crate) fn refuse_large_files_by_error() {
+    // SAFETY: a signal's number and a treatment of it without a handler; the call cannot fail for these.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
 /// Ends the process at once: no exit hooks, which a library that is stuck could hold up.

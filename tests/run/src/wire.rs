@@ -30,6 +30,8 @@ impl Said {
 /// A message of a rank.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Message {
+    /// Its settings are good, and its process is about to load the library. Said by the first rank of a process alone.
+    Loading,
     /// Its process has loaded the library, and its settings are good. Said by the first rank of a process alone.
     Ready,
     /// It has met all others.

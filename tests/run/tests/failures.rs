@@ -80,6 +80,38 @@ fn a_rank_that_exits_is_named_with_its_code() {
     );
 }
 
+/// The library is named by whoever runs its beginning and does not get out of there.
+#[test]
+fn what_ends_or_holds_up_a_rank_in_the_librarys_constructor_names_the_library() {
+    for (name, body, told) in [
+        (
+            "crash",
+            "kill(getpid(), SIGKILL)",
+            "rank 0 was killed by signal 9 (SIGKILL)",
+        ),
+        (
+            "exit",
+            "_exit(0)",
+            "rank 0 ended with exit code 0 before it was finished",
+        ),
+        (
+            "hang",
+            "for (;;) pause()",
+            "rank 0 is silent: nothing was heard for ",
+        ),
+    ] {
+        let text = format!(
+            "#include <signal.h>\n#include <unistd.h>\n__attribute__((constructor)) static void begin(void) {{ {body}; }}"
+        );
+        let library = compile(name, &text);
+        let path = library.display();
+        let outcome = run(&format!("allr -r 2 -b 4 -e 4 --timeout 1 --library {path}"));
+        let place = format!("while --library {path} was loaded");
+        outcome.assert(1, &[&place]);
+        outcome.assert_one_message(&format!("error: {told}"));
+    }
+}
+
 /// [`ENDLESS`] with a signal treated as by default or ignored from the start, whatever this process was started with.
 fn endless_with(treatment: &str) -> Running {
     let mut running = start_command(command_through(&["env", treatment], ENDLESS));

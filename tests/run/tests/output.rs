@@ -251,6 +251,49 @@ fn a_standard_output_that_is_closed_is_told() {
     }
 }
 
+/// What is written to one that was opened for reading alone is lost without a word, too.
+#[test]
+fn a_standard_output_that_cannot_be_written_is_told() {
+    for args in ["allr -r 2 -b 4 -e 4 -n 2", "bus -r 2 -n 1 -w 0", "--help"] {
+        let mut command = command(args);
+        command.stdout(fs::File::open("/dev/null").expect("a file"));
+        let output = command.stderr(Stdio::piped()).output().expect("it starts");
+        let text = String::from_utf8_lossy(&output.stderr);
+        let told = "error: cannot write standard output: Bad file descriptor (os error 9)\n";
+        assert_eq!((output.status.code(), &*text), (Some(1), told), "{args}");
+    }
+}
+
+/// A limit of a file's size, as of `ulimit -f`, is told as a full disk is, and is no signal: also of the bus's memory, which is a file.
+#[test]
+fn a_file_that_may_not_become_so_large_is_told() {
+    let run = "allr -r 2 -b 4 -e 4 -n 1";
+    let trace = format!("{run} --trace {}", scratch("limited-trace").display());
+    let path = scratch("limited");
+    for (args, code, told) in [
+        (
+            "--help",
+            1,
+            "error: cannot write standard output: File too large",
+        ),
+        ("bus -r 2 -n 1", 1, "error: rank 0: no room for the bus's "),
+        (
+            run,
+            1,
+            "error: rank 0: cannot meet the other ranks: no room for the bus's ",
+        ),
+        (&*trace, 2, "error: --trace "),
+    ] {
+        let through = ["sh", "-c", "ulimit -f 0; exec \"$0\" \"$@\" >\"$OUT\""];
+        let mut command = common::command_through(&through, args);
+        command.env("OUT", &path);
+        let outcome = start_command(command).finish();
+        outcome.assert(code, &[]);
+        outcome.assert_one_message(told);
+    }
+    fs::remove_file(&path).expect("the file");
+}
+
 /// One write for each line: others write to the same terminal or file. What one write has written comes as one datagram.
 #[test]
 fn a_message_of_the_launcher_is_one_write() {

@@ -2,12 +2,15 @@
 
 mod common;
 
+use std::ffi::OsStr;
 use std::fs;
 use std::net::TcpListener;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
-use common::{Running, command, compile, free_port, run, scratch, start_command};
+use common::{Running, command, compile, free_port, library, run, scratch, start_command};
 
 #[test]
 fn a_size_beyond_the_machines_memory_is_refused_before_anything_starts() {
@@ -192,7 +195,7 @@ fn a_library_that_is_not_there_is_told_once() {
 #[test]
 fn a_file_that_is_no_library_is_told_with_its_path() {
     let cut = scratch("cut.so");
-    let whole = fs::read(common::library()).expect("the library");
+    let whole = fs::read(library()).expect("the library");
     fs::write(&cut, &whole[..4096]).expect("a file");
     for (path, found) in [
         (cut.as_path(), "it is cut short: "),
@@ -286,6 +289,47 @@ fn a_port_that_is_free_is_used() {
     start_command(command)
         .finish()
         .assert_checked("a given port", &[4]);
+}
+
+/// A path may be any bytes; whatever else is no text is named, by each verb.
+#[test]
+fn arguments_that_are_no_text_are_named_but_for_paths() {
+    let strange = OsStr::from_bytes(b"no\xfftext");
+    for args in ["allr -r 2 -n", "bus -r 2 -n", "barrier -r", "--root"] {
+        let command = command(args);
+        // Behind the library that the test's own command line ends with.
+        let rest: Vec<_> = command.get_args().map(ToOwned::to_owned).collect();
+        let (before, library) = rest.split_at(rest.len() - 2);
+        let mut command = Command::new(command.get_program());
+        let command = command.args(before).arg(strange).args(library);
+        let output = command.output().expect("it starts");
+        let text = String::from_utf8_lossy(&output.stderr);
+        let told = "error: not text: \"no\\xFFtext\"; accepted: UTF-8, and any bytes in a path\n";
+        assert_eq!((output.status.code(), &*text), (Some(2), told), "{args}");
+    }
+}
+
+/// The library, the trace and the results may have names that are no text.
+#[test]
+fn paths_that_are_no_text_are_used() {
+    let mut folder = scratch("").into_os_string();
+    folder.push(OsStr::from_bytes(b"\xff"));
+    let folder = Path::new(&folder);
+    fs::create_dir_all(folder).expect("a folder");
+    let (link, trace, json) = (folder.join("lib.so"), folder.join("t"), folder.join("j"));
+    symlink(library(), &link).expect("a link");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_proxy-run"));
+    let args = "allr -r 2 -b 4 -e 4 -n 1 --library";
+    command.args(args.split_whitespace()).arg(&link);
+    command
+        .arg("--trace")
+        .arg(&trace)
+        .arg("--report-to-json-file")
+        .arg(&json);
+    start_command(command).finish().assert(0, &[]);
+    let sizes = [&trace, &json].map(|path| fs::metadata(path).expect("written").len());
+    assert!(sizes.iter().all(|size| *size > 100), "{sizes:?}");
+    fs::remove_dir_all(folder).expect("the folder");
 }
 
 #[test]

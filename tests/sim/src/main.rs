@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Parser;
-use proxy_kit::command::{end_when_output_fails, within};
+use proxy_kit::command::{end_unparsed, end_when_output_fails, within};
 use proxy_sim::choice::Choices;
 use proxy_sim::run;
 use proxy_sim::world::World;
@@ -47,7 +47,9 @@ fn threads(text: &str) -> Result<u32, String> {
 
 fn main() -> ExitCode {
     end_when_output_fails("sim");
-    let cli = Cli::parse();
+    let cli = Cli::try_parse().unwrap_or_else(|said| {
+        end_unparsed("sim", said.print(), !said.use_stderr(), said.exit_code())
+    });
     if let Some(seed) = cli.seed {
         let mut world = World::new(Choices::random(seed), true);
         let outcome = world.run();

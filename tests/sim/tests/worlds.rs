@@ -52,3 +52,15 @@ fn a_world_without_faults_is_a_success() {
         (0, 0, 0)
     );
 }
+
+/// Help that nobody gets is a failure, as any other output is.
+#[test]
+fn help_that_cannot_be_written_is_told() {
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full");
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_proxy-sim"));
+    let command = command.arg("--help").stdout(full.expect("a full device"));
+    let output = command.output().expect("it starts");
+    let text = String::from_utf8_lossy(&output.stderr);
+    let told = "sim: cannot write standard output: No space left on device (os error 28)\n";
+    assert_eq!((output.status.code(), &*text), (Some(1), told));
+}

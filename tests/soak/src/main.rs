@@ -33,7 +33,7 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Parser;
-use proxy_kit::command::within;
+use proxy_kit::command::{end_unparsed, within};
 
 /// The library raises semaphores through this export of the program; the reference keeps the linker from dropping it.
 #[used]
@@ -83,7 +83,9 @@ fn main() -> ExitCode {
     {
         return host::main();
     }
-    let cli = Cli::parse();
+    let cli = Cli::try_parse().unwrap_or_else(|said| {
+        end_unparsed("soak", said.print(), !said.use_stderr(), said.exit_code())
+    });
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let seed = now.map_or(1, |now| now.as_secs());
     let soak = conductor::Soak {

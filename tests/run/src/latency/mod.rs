@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::cli;
 use crate::launcher::{ending, screen};
 use crate::layout::names;
+use crate::refusal;
 
 pub(crate) use rank::main as rank_main;
 use ranks::{Ended, Over};
@@ -109,7 +110,7 @@ pub(crate) fn main(verb: usize) -> ExitCode {
     let (subject, options) = match Cli::try_parse_from(args) {
         Ok(Cli::Bus(options)) => (Subject::Bus, options),
         Ok(Cli::Barrier(options)) => (Subject::Barrier, options),
-        Err(error) => return cli::exit(&error),
+        Err(error) => return refusal::exit(&error),
     };
     match measure(subject, &options) {
         Ok(code) => code,

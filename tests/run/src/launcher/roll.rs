@@ -13,6 +13,8 @@ use crate::wire::{Message, SizeResult};
 enum Step {
     /// Its process has been started.
     Started,
+    /// Its process loads the library.
+    Loading,
     /// Its process has loaded the library.
     Ready,
     /// It has met all others, and is through with so many sizes, and the iterations before this one of the next.
@@ -60,11 +62,16 @@ impl<'a> Roll<'a> {
 
     /// Takes in what a rank says.
     pub(super) fn said(&mut self, rank: u32, message: Message) {
-        if message == Message::Ready {
+        let of_process = match message {
+            Message::Loading => Some(Step::Loading),
+            Message::Ready => Some(Step::Ready),
+            _ => None,
+        };
+        if let Some(step) = of_process {
             // Said once for all ranks of a process.
             let process = self.job.layout.process(rank).unwrap_or(rank..rank + 1);
             self.begin(process.clone());
-            process.for_each(|rank| self.move_on(rank, Step::Ready));
+            process.for_each(|rank| self.move_on(rank, step));
             return;
         }
         let Some(heard) = self.ranks.get_mut(rank as usize) else {
@@ -84,7 +91,7 @@ impl<'a> Roll<'a> {
                 self.move_on(rank, running(sizes + 1, 1));
             }
             Message::Finished => self.move_on(rank, Step::Finished),
-            Message::Ready | Message::Failed(_) => {}
+            Message::Loading | Message::Ready | Message::Failed(_) => {}
         }
     }
 
@@ -164,10 +171,21 @@ impl<'a> Roll<'a> {
         steps.min().unwrap_or(Step::Started)
     }
 
+    /// Where all of `ranks` are, in words for the message of their end, if that is in the library's own beginning.
+    pub(super) fn end_in_loading(&self, ranks: &[u32]) -> Option<String> {
+        let loading = |rank: &u32| self.step(*rank) == Step::Loading;
+        ranks.iter().all(loading).then(|| self.loading())
+    }
+
+    fn loading(&self) -> String {
+        format!("while --library {} was loaded", self.job.library.display())
+    }
+
     /// How far the hindmost of `ranks` is, in words.
     pub(super) fn place(&self, ranks: &[u32]) -> String {
         match self.least(ranks) {
             Step::Started => "at the start of the process".to_owned(),
+            Step::Loading => self.loading(),
             Step::Ready => "before all ranks had met".to_owned(),
             Step::Running { sizes, iteration } => match self.job.sizes.iter().nth(sizes) {
                 Some(bytes) => {

@@ -8,6 +8,7 @@
 //! The folder of the parts stands beside the file, so that whoever can make it, and has room there, can write the file; it is gone when
 //! the run is over, however it ends.
 
+use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::ops::Range;
@@ -73,8 +74,8 @@ impl TraceFile {
     }
 
     /// Where the processes put their parts.
-    pub(super) fn parts(&self) -> PathBuf {
-        self.parts.clone()
+    pub(super) fn parts(&self) -> OsString {
+        self.parts.clone().into_os_string()
     }
 
     /// Puts the parts together. Says what is missing in the file, if anything is.

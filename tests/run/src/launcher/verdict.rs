@@ -169,7 +169,7 @@ impl Verdict {
         let (ranks, cause) = found.next()?;
         let who = name(ranks);
         let text = match cause {
-            Cause::Died(_) | Cause::Lost(_) => self.ended(order),
+            Cause::Died(_) | Cause::Lost(_) => self.ended(order, roll),
             Cause::Garbled(what) => format!("{who} {what}"),
             Cause::Told(failure) if all.is_none() => failure.text.clone(),
             Cause::Told(failure) => format!("{who}: {}", failure.text),
@@ -224,7 +224,7 @@ impl Verdict {
     }
 
     /// All processes that have ended or are lost with this order, in words; those that ended alike together.
-    fn ended(&self, order: Order) -> String {
+    fn ended(&self, order: Order, roll: &Roll<'_>) -> String {
         let mut ways: Vec<(ExitStatus, Vec<Range<u32>>)> = Vec::new();
         // A launcher that is gone comes first: it has taken its ranks with it.
         let mut texts = Vec::new();
@@ -238,18 +238,23 @@ impl Verdict {
                 Cause::Told(_) | Cause::Garbled(_) => {}
             }
         }
-        texts.extend(ways.iter().map(|(status, alike)| dead(*status, alike)));
+        texts.extend(
+            ways.iter()
+                .map(|(status, alike)| dead(*status, alike, roll)),
+        );
         texts.join("; ")
     }
 }
 
 /// Processes that have ended alike.
-fn dead(status: ExitStatus, processes: &[Range<u32>]) -> String {
+fn dead(status: ExitStatus, processes: &[Range<u32>], roll: &Roll<'_>) -> String {
     let many = processes.len() > 1;
     let mut ranks: Vec<u32> = processes.iter().cloned().flatten().collect();
     ranks.sort_unstable();
     let threads = ranks.len() > processes.len();
-    let (who, how) = (names(ranks), ending(status, many));
+    let place = roll.end_in_loading(&ranks);
+    let place = place.map_or_else(String::new, |place| format!(", {place}"));
+    let (who, how) = (names(ranks), ending(status, many) + &place);
     match (threads, many) {
         (false, _) => format!("{who} {how}"),
         (true, false) => format!("the process of {who} {how}"),

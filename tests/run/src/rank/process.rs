@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -63,7 +64,7 @@ pub(super) struct Process<'a> {
 /// may be nearer to the cause.
 fn all(ranks: Range<u32>, start: &Start, pipe: File) -> bool {
     let speaker = Speaker::new(ranks.start, pipe);
-    let process = match prepare(ranks.start, start) {
+    let process = match prepare(ranks.start, start, &speaker) {
         Ok(process) => process,
         Err(failure) => return tell(&speaker, Err(failure)),
     };
@@ -118,16 +119,18 @@ impl Process<'_> {
 }
 
 /// Settings and library, which are the same for all ranks.
-fn prepare(first: u32, start: &Start) -> Result<Process<'_>, Failure> {
+fn prepare<'a>(first: u32, start: &'a Start, speaker: &Speaker) -> Result<Process<'a>, Failure> {
     let settings = settings(&start.job)?;
     let named = &start.job.library;
-    let library = proxy_os::nccom::shared(named.as_os_str())
+    // What happens in there, a crash or a hang of its constructors say, is told together with the library.
+    speaker.say(Message::Loading).map_err(unheard)?;
+    let library = proxy_os::nccom::shared(named)
         .map_err(|error| Failure::own(format!("--library {}: {error}", named.display())))?;
     Ok(Process {
         start,
         settings,
         library,
-        traces: Traces::new(start.trace.clone(), first),
+        traces: Traces::new(start.trace.clone().map(PathBuf::from), first),
     })
 }
 
