@@ -224,6 +224,7 @@ fn check(cli: Cli) -> Result<(Job, Output), clap::Error> {
     let layout = layout.map_err(refuse)?;
     let place = place(&cli).map_err(refuse)?;
     check_fault(&cli).map_err(refuse)?;
+    check_files(&cli).map_err(refuse)?;
     let job = Job {
         op: cli.op,
         dtype: cli.datatype,
@@ -273,6 +274,17 @@ fn check_fault(cli: &Cli) -> Result<(), String> {
         );
     }
     Ok(())
+}
+
+/// What is written has a file of its own.
+fn check_files(cli: &Cli) -> Result<(), String> {
+    match (&cli.trace, &cli.report_to_json_file) {
+        (Some(trace), Some(json)) if trace == json => Err(format!(
+            "--trace and --report-to-json-file are both {}; accepted: a file for each",
+            json.display()
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Where this launcher stands among several.

@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use proxy_kit::op::Op;
@@ -136,10 +137,14 @@ impl JsonFile {
         let fresh = OpenOptions::new().write(true).create_new(true).open(path);
         let opened = match fresh {
             Ok(file) => Ok((file, true)),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => OpenOptions::new()
-                .write(true)
-                .open(path)
-                .map(|file| (file, false)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                // A FIFO that nobody reads would hold this up for ever; one that is asked not to wait is an error.
+                let mut known = OpenOptions::new();
+                let known = known.write(true).custom_flags(libc::O_NONBLOCK);
+                let held = known.open(path);
+                held.and_then(|_held| OpenOptions::new().write(true).open(path))
+                    .map(|file| (file, false))
+            }
             Err(error) => Err(error),
         };
         let refused = |error| {

@@ -77,6 +77,13 @@ const REFUSED: &[(&str, &[&str])] = &[
     ),
     ("allr -r 2 -c", &["--check", "random, all_ones"]),
     ("allr -r 2 -c=", &["--check", "random, all_ones"]),
+    (
+        "allr -r 2 --trace same --report-to-json-file same",
+        &[
+            "--trace and --report-to-json-file are both same",
+            "accepted: a file for each",
+        ],
+    ),
     ("bus", &["--nworkers <N>"]),
     ("barrier -r 1", &["'1'", "--nworkers", "accepted: 2 to 64"]),
 ];
@@ -102,6 +109,36 @@ fn a_json_path_that_cannot_be_written_is_told_before_the_run() {
         ],
     );
     assert_eq!(outcome.stdout, "");
+}
+
+/// A FIFO without a reader would hold up whoever opens it; with one it is a file like any other.
+#[test]
+fn a_fifo_as_json_path_is_told_without_a_reader_and_written_with_one() {
+    let path = scratch("fifo.json");
+    let made = Command::new("mkfifo").arg(&path).status();
+    assert!(made.expect("mkfifo starts").success());
+    let args = format!(
+        "allr -r 2 -b 4 -e 4 -n 1 --report-to-json-file {}",
+        path.display()
+    );
+    run(&args).assert(
+        2,
+        &["No such device", "accepted: a file that can be written"],
+    );
+    let fifo = path.clone();
+    let reader = std::thread::spawn(move || fs::read_to_string(fifo).expect("text"));
+    let since = std::time::Instant::now();
+    // Until the reader is there it is refused as above.
+    let written = loop {
+        let outcome = run(&args);
+        if outcome.code() != 2 || since.elapsed() > std::time::Duration::from_secs(60) {
+            break outcome;
+        }
+    };
+    written.assert(0, &[]);
+    let text = reader.join().expect("no panic");
+    assert!(text.contains("\"results\""), "{text}");
+    fs::remove_file(&path).expect("the FIFO");
 }
 
 #[test]
