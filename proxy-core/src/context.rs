@@ -235,26 +235,37 @@ impl ContextSlot {
         self.entry_in(|state| state | either == live(id) | either)
     }
 
+    /// The entry, for the worker, of a task that is counted and that it has taken. Does not look at the word, whose line is the
+    /// appends': who appends next would have to fetch it back.
+    #[inline]
+    pub(crate) fn entry_of_counted(&self) -> Entry {
+        // Ordered by the take, whose acquire pairs with the push's release: the append had acquired the word that these were written
+        // before. They stay as they are, as the context stays live until the task is finished.
+        self.shape()
+    }
+
     #[inline]
     fn entry_in(&self, accepts: impl Fn(usize) -> bool) -> Option<Entry> {
-        // Acquire pairs with the release in `register`.
+        // Acquire pairs with the release in `register`. If a retire and a register come behind it, the shape may be the next
+        // context's: an append finds that out when it is counted, see `count_enqueue`.
         let acquire = edge(Edge::ContextRead, Ordering::Acquire);
-        if !accepts(self.appends.word.load(acquire) & STATE) {
-            return None;
-        }
-        // Relaxed, all: written before the word that was acquired. If a retire and a register come in between, these may be
-        // the next context's: an append finds that out when it is counted, see `count_enqueue`.
+        accepts(self.appends.word.load(acquire) & STATE).then(|| self.shape())
+    }
+
+    #[inline]
+    fn shape(&self) -> Entry {
+        // Relaxed, all: written before the word that the caller, or who handed it the task, has acquired.
         let Shape {
             flags,
             rank,
             bucket,
             ..
         } = &self.shape;
-        Some(Entry {
+        Entry {
             flags: flags.load(Ordering::Relaxed),     // as above
             rank: Rank(rank.load(Ordering::Relaxed)), // as above
             bucket: bucket.load(Ordering::Relaxed),   // as above
-        })
+        }
     }
 }
 

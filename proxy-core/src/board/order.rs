@@ -208,7 +208,9 @@ impl Slot {
     /// Edges 4 and 5: no order is taken from here on. Says what the worker does with the slot.
     pub(super) fn close(&self, live: Word) -> End {
         let generation = live.generation();
-        let mut seen = self.mark();
+        // What the end before has left, if nobody has ordered anything. It is not looked up first, as that would move the line, which
+        // consumers poll, twice; a wrong guess costs a second attempt.
+        let mut seen = Mark::new(generation.wrapping_sub(1), CLOSED);
         loop {
             let (end, new) = match seen.verdict(generation) {
                 Verdict::None => (End::Publish, Mark::new(generation, CLOSED)),

@@ -1,6 +1,7 @@
 //! From the inbox to the worker: a taken stack of slots, and the tasks that they hold.
 
 use crate::board::Phase;
+use crate::context::ContextSlot;
 use crate::port::{Drained, Observer};
 use crate::queue::Queue;
 use crate::status::{RunState, Status};
@@ -27,7 +28,7 @@ pub(super) fn take_in<O: Observer, const R: usize, const T: usize, const C: usiz
     let key = slot.key_unchecked();
     let entry = queue
         .context_slot(key.context)
-        .and_then(|context| context.entry(key.context));
+        .map(ContextSlot::entry_of_counted);
     // Cannot fail: a task that is not finished keeps its context.
     let Some(entry) = entry else {
         debug_assert!(false, "the context of a queued task is gone");
@@ -56,7 +57,10 @@ pub(super) fn reverse<const R: usize, const T: usize, const C: usize>(
     let mut above = 0;
     while let Some(slot) = link.checked_sub(1).and_then(|number| queue.slot(number)) {
         let below = slot.next();
-        slot.set_next(above);
+        // A chain of one stays as it is: a store takes the line away from whoever polls it.
+        if below != above {
+            slot.set_next(above);
+        }
         above = link;
         link = below;
     }
