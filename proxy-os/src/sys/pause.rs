@@ -1,4 +1,5 @@
-//! One step of a spin loop: `tpause` where the CPU has it, else the plain pause.
+//! One step of a spin loop: `tpause` where the CPU has it, else the plain pause (`pause` on x86-64, `isb` on AArch64, as the standard
+//! library has them). `wfe` is no choice there: without a line that it watches it ends by the kernel's event stream alone, 0.1 ms late.
 //!
 //! Both free the core's sibling and save power for a moment. A pause takes 15 to 50 ns and cannot be told how long; `tpause` is told
 //! (here about as long) and lets the core go deeper meanwhile. Its time is bounded twice: by the deadline that is given, and by what
@@ -17,10 +18,18 @@ mod timed {
     /// The lighter of the two states: it is left faster.
     const LIGHT: u32 = 1;
 
-    /// Whether the CPU has `tpause`: the feature WAITPKG, bit 5 of ECX of leaf 7.
+    /// `tpause ecx`, in bytes as assemblers before 2019 do not know it: prefix, two bytes of escape, opcode extension 6 with register 1.
+    pub(super) const TPAUSE: [u8; 4] = [0x66, 0x0f, 0xae, 0xc0 | 6 << 3 | 1];
+
+    /// Whether a CPU with this highest leaf has `tpause`: the feature WAITPKG, bit 5 of ECX of leaf 7, which is asked for if there is one.
+    pub(super) fn known_to(highest: u32, ecx: impl FnOnce() -> u32) -> bool {
+        highest >= 7 && ecx() >> 5 & 1 == 1
+    }
+
+    /// Whether this CPU has `tpause`.
     pub(super) fn is_there() -> bool {
         static THERE: OnceLock<bool> = OnceLock::new();
-        *THERE.get_or_init(|| __get_cpuid_max(0).0 >= 7 && __cpuid_count(7, 0).ecx >> 5 & 1 == 1)
+        *THERE.get_or_init(|| known_to(__get_cpuid_max(0).0, || __cpuid_count(7, 0).ecx))
     }
 
     /// Pauses; only where [`is_there`] says so.
@@ -31,7 +40,11 @@ mod timed {
         // the latest.
         unsafe {
             asm!(
-                ".byte 0x66, 0x0f, 0xae, 0xf1",
+                ".byte {}, {}, {}, {}",
+                const TPAUSE[0],
+                const TPAUSE[1],
+                const TPAUSE[2],
+                const TPAUSE[3],
                 in("ecx") LIGHT,
                 in("eax") until as u32,
                 in("edx") (until >> 32) as u32,
@@ -55,6 +68,33 @@ pub fn pause() {
 mod tests {
     use super::*;
     use std::time::{Duration, Instant};
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn f12_the_timed_pause_is_taken_where_the_cpu_says_so_and_nowhere_else() {
+        let none = || unreachable!("a leaf that is not there");
+        assert!(!timed::known_to(0, none) && !timed::known_to(6, none));
+        assert!(!timed::known_to(7, || !(1 << 5)), "every other feature");
+        assert!(timed::known_to(7, || 1 << 5) && timed::known_to(0x20, || u32::MAX));
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    core::arch::global_asm!(
+        ".pushsection .rodata",
+        "proxy_pause_as_assembled: tpause ecx",
+        ".popsection",
+    );
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn f12_the_bytes_of_the_timed_pause_are_those_of_an_assembler() {
+        unsafe extern "C" {
+            #[link_name = "proxy_pause_as_assembled"]
+            static ASSEMBLED: [u8; 4];
+        }
+        // SAFETY: four bytes above, which nobody writes.
+        assert_eq!(timed::TPAUSE, unsafe { ASSEMBLED });
+    }
 
     /// With or without the instruction: a pause ends by itself, and soon.
     #[test]
