@@ -1,5 +1,6 @@
 //! The side of every other node: comes to the head, starts its share of the ranks when told, and reports until it is over.
 
+use std::io;
 use std::net::TcpStream;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -19,8 +20,8 @@ use crate::layout::name;
 use crate::sys::{self, Signals, readable};
 use crate::wire::Message;
 
-/// Between two tries to reach the head, which may be started later.
-const PAUSE: Duration = Duration::from_millis(50);
+/// The pause between two tries to reach the head: the first, twice as long each time, and the longest.
+const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(500)];
 /// How long one try may take.
 const TRY: Duration = Duration::from_secs(1);
 /// How much longer than a deadline of the head its word of it is waited for.
@@ -327,28 +328,95 @@ fn reach(
     patience: Duration,
     signals: &mut Signals,
 ) -> Result<Result<Link, i32>, String> {
+    let connect = || {
+        let address = resolve(root)?;
+        let stream = TcpStream::connect_timeout(&address, TRY.min(patience))?;
+        Link::new(stream, address)
+    };
+    tried(root, patience, signals, connect)
+}
+
+/// Tries until it succeeds, with growing pauses; `patience` at most. The inner error is a signal.
+fn tried<T>(
+    root: &RootCommId,
+    patience: Duration,
+    signals: &mut Signals,
+    mut connect: impl FnMut() -> io::Result<T>,
+) -> Result<Result<T, i32>, String> {
     let since = Instant::now();
+    let (mut tries, mut pause) = (0, PAUSES[0]);
     loop {
-        let tried = resolve(root).and_then(|address| {
-            let stream = TcpStream::connect_timeout(&address, TRY.min(patience))?;
-            Link::new(stream, address)
-        });
-        let error = match tried {
+        tries += 1;
+        let error = match connect() {
             Ok(link) => return Ok(Ok(link)),
             Err(error) => error,
         };
         let left = patience.saturating_sub(since.elapsed());
         if left.is_zero() {
+            let times = if tries == 1 { "try" } else { "tries" };
             return Err(format!(
-                "--root is {root}, where node 0 was not reached within {} s: {error}; accepted: the address that node 0 was given",
+                "--root is {root}, where node 0 was not reached within {} s, in {tries} {times}: {error}; accepted: the address that node 0 was given",
                 patience.as_secs()
             ));
         }
         let mut fds = [readable(signals.fd())];
-        sys::poll(&mut fds, Some(PAUSE.min(left)))
+        sys::poll(&mut fds, Some(pause.min(left)))
             .map_err(|error| format!("cannot wait: {error}"))?;
         if let Some(signal) = signals.ending() {
             return Ok(Err(signal));
         }
+        pause = (pause * 2).min(PAUSES[1]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    fn signals() -> Signals {
+        Signals::take(&[libc::SIGUSR2]).unwrap()
+    }
+
+    /// An address of this machine, and a listener there.
+    fn listening() -> (RootCommId, TcpListener) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let root = listener.local_addr().unwrap().to_string();
+        (root.parse().unwrap(), listener)
+    }
+
+    #[test]
+    fn f19_a_head_that_comes_late_is_reached_by_the_first_try_after_that() {
+        let (root, listener) = listening();
+        let address = listener.local_addr().unwrap();
+        let (mut listener, mut tries) = (Some(listener), 0);
+        let connect = || {
+            tries += 1;
+            // Nobody listens for three tries.
+            let none = (tries <= 3).then(|| io::Error::from(io::ErrorKind::ConnectionRefused));
+            none.map_or_else(|| TcpStream::connect(address), Err)
+        };
+        let reached = tried(&root, Duration::from_secs(60), &mut signals(), connect);
+        assert!(reached.unwrap().is_ok());
+        assert_eq!(tries, 4);
+        assert!(listener.take().unwrap().accept().is_ok());
+    }
+
+    #[test]
+    fn f19_tries_in_vain_get_rarer_and_are_told_with_the_peer_and_the_last_error() {
+        let (root, listener) = listening();
+        drop(listener);
+        let error = match reach(&root, Duration::from_secs(1), &mut signals()) {
+            Err(error) => error,
+            Ok(_) => panic!("somebody listens at {root}"),
+        };
+        let begin = format!("--root is {root}, where node 0 was not reached within 1 s, in ");
+        let rest = error
+            .strip_prefix(&begin)
+            .unwrap_or_else(|| panic!("{error}"));
+        let (tries, rest) = rest.split_once(' ').unwrap();
+        // 10 ms and twice as long each time, half a second at most; evenly, it would be a hundred.
+        assert!((1..=9).contains(&tries.parse::<u32>().unwrap()), "{error}");
+        assert!(rest.contains("refused"), "{error}");
     }
 }
