@@ -9,14 +9,15 @@ mod stdout;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Parser;
 use proxy_os::diagnosis::record::Group;
-use proxy_os::diagnosis::{Report, fetch, merge, prometheus, served};
-use proxy_os::sys::terminal;
+use proxy_os::diagnosis::{Report, fetch_all, merge, prometheus, served};
+use proxy_os::sys::terminal::{self, Screen, Woken};
 
 #[derive(Debug, Parser)]
 #[command(
@@ -55,6 +56,10 @@ const USAGE: u8 = 2;
 
 /// Columns and rows of a terminal that does not know its own.
 const SIZE: (usize, usize) = (80, 24);
+
+/// What would change that there is nothing to see.
+const NOTHING: &str = "no process of this user serves reports; one does from its start on with NEURON_RT_PROXY_REPORT=1, or when it asks for it \
+(Service::start, enc_proxy_report_service_start)";
 
 fn interval(text: &str) -> Result<f64, String> {
     let seconds = text.parse().ok();
@@ -131,16 +136,29 @@ fn run(cli: &Cli) -> io::Result<ExitCode> {
     if cli.once || !out.is_terminal() {
         return once(cli, &mut out);
     }
+    live(cli, &mut out)
+}
+
+/// Draws again and again until `q` or Ctrl-C; the terminal is as before then.
+fn live(cli: &Cli, out: &mut io::Stdout) -> io::Result<ExitCode> {
+    let terminal = Screen::enter(io::stdin().as_fd(), out.as_fd())?;
     let mut before = BTreeMap::new();
     loop {
         let (reports, errors) = look(cli);
-        let size = terminal::size(&out).unwrap_or(SIZE);
-        let lines = fitted(screen(cli, &reports, &errors, &before), size);
-        // Home, and clear what is below: less flicker than clearing first.
-        write!(out, "\x1b[H{}\x1b[J", lines.join("\x1b[K\r\n"))?;
-        out.flush()?;
+        let next = Instant::now() + Duration::from_secs_f64(cli.every);
+        loop {
+            let size = terminal::size(out).unwrap_or(SIZE);
+            let lines = fitted(screen(cli, &reports, &errors, &before), size);
+            // Home, and clear what is below: less flicker than clearing first.
+            write!(out, "\x1b[H{}\x1b[K\x1b[J", lines.join("\x1b[K\r\n"))?;
+            out.flush()?;
+            match terminal.wait(next.saturating_duration_since(Instant::now()))? {
+                Woken::Time => break,
+                Woken::Key(b'q') | Woken::End => return Ok(ExitCode::SUCCESS),
+                Woken::Key(_) | Woken::Resized => {}
+            }
+        }
         before = ended(&reports);
-        std::thread::sleep(Duration::from_secs_f64(cli.every));
     }
 }
 
@@ -164,8 +182,8 @@ fn look(cli: &Cli) -> (Vec<Report>, Vec<String>) {
         cli.pids.clone()
     };
     let (mut reports, mut errors) = (Vec::new(), Vec::new());
-    for pid in pids {
-        match fetch(pid) {
+    for answer in fetch_all(&pids) {
+        match answer {
             Ok(report) => reports.push(report),
             Err(error) => errors.push(error.to_string()),
         }
@@ -194,9 +212,7 @@ fn once(cli: &Cli, out: &mut impl Write) -> io::Result<ExitCode> {
         .iter()
         .for_each(|error| eprintln!("proxytop: {error}"));
     if reports.is_empty() && errors.is_empty() {
-        eprintln!(
-            "proxytop: no process serves reports; set NEURON_RT_PROXY_REPORT=1 for those that should"
-        );
+        eprintln!("proxytop: {NOTHING}");
     }
     let found = errors.is_empty() && !reports.is_empty();
     Ok(if found {
@@ -243,8 +259,13 @@ fn fitted(lines: Vec<Line>, (columns, rows): (usize, usize)) -> Vec<String> {
     let parts = |line: Line| {
         let letters: Vec<char> = line.text.chars().collect();
         let most = if line.folds { usize::MAX } else { 1 };
+        let cut = !line.folds && letters.len() > columns;
         let parts = letters.chunks(columns.max(1)).take(most);
-        let parts: Vec<String> = parts.map(|part| part.iter().collect()).collect();
+        let mut parts: Vec<String> = parts.map(|part| part.iter().collect()).collect();
+        if let Some(part) = parts.first_mut().filter(|_| cut) {
+            part.pop();
+            part.push('…');
+        }
         if parts.is_empty() {
             vec![String::new()]
         } else {
@@ -288,6 +309,9 @@ fn screen(cli: &Cli, reports: &[Report], errors: &[String], before: &Ended) -> V
         lines.push(Line::sentence(text));
     }
     lines.extend(errors.iter().cloned().map(Line::sentence));
+    if reports.is_empty() && errors.is_empty() {
+        lines.push(Line::sentence(NOTHING.to_owned()));
+    }
     lines
 }
 
@@ -387,6 +411,19 @@ mod tests {
     }
 
     #[test]
+    fn f03_of_nothing_json_is_an_empty_array_and_the_table_says_what_would_be_in_it() {
+        // No process has this number.
+        let cli = Cli::parse_from(["proxytop", "--once", "--json", "2147483647"]);
+        let mut out = Vec::new();
+        once(&cli, &mut out).unwrap();
+        let json: serde_json::Value = serde_json::from_slice(&out).unwrap();
+        assert_eq!(json, serde_json::json!([]));
+        let lines = screen(&cli, &[], &[], &BTreeMap::new());
+        let last = lines.last().map(|line| line.text.as_str());
+        assert!(last.is_some_and(|text| text.contains("NEURON_RT_PROXY_REPORT=1")));
+    }
+
+    #[test]
     fn rows_are_cut_sentences_go_on_and_the_first_lines_stay_on_the_screen() {
         let lines = || {
             vec![
@@ -396,7 +433,7 @@ mod tests {
                 Line::sentence("xyz".to_owned()),
             ]
         };
-        let all = ["abcd", "efg", "", "0123", "xyz"];
+        let all = ["abcd", "efg", "", "012…", "xyz"];
         assert_eq!(fitted(lines(), (4, 5)), all);
         assert_eq!(fitted(lines(), (4, 3)), ["abcd", "efg", "... 3 more lines"]);
     }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::fs;
 use std::io::{self, Read, Seek};
 use std::os::fd::AsFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::Report;
 use super::serve::{PREFIX, name};
@@ -85,6 +85,48 @@ fn connect(pid: u32) -> io::Result<Socket> {
 /// # Errors
 /// See [`FetchError`].
 pub fn fetch(pid: u32) -> Result<Report, FetchError> {
+    let asked = ask(pid)?;
+    match answered(&[&asked], PATIENCE) {
+        Ok(news) if news == [true] => receive(pid, &asked),
+        Ok(_) => Err(FetchError::Silent(pid)),
+        Err(error) => Err(FetchError::Io(pid, error)),
+    }
+}
+
+/// The reports of several processes, in their order. All are asked before any is waited for, so that silent ones take two seconds together
+/// and not each.
+#[must_use]
+pub fn fetch_all(pids: &[u32]) -> Vec<Result<Report, FetchError>> {
+    let since = Instant::now();
+    let asked: Vec<_> = pids.iter().map(|pid| ask(*pid)).collect();
+    let mut reports: Vec<_> = pids.iter().map(|_| None).collect();
+    loop {
+        let open = asked.iter().zip(&reports).enumerate();
+        let open: Vec<(usize, &Socket)> = open
+            .filter_map(|(at, (socket, report))| {
+                Some((at, socket.as_ref().ok().filter(|_| report.is_none())?))
+            })
+            .collect();
+        let sockets: Vec<&Socket> = open.iter().map(|(_, socket)| *socket).collect();
+        let left = PATIENCE.saturating_sub(since.elapsed());
+        // Out of memory, say: then none has answered.
+        let news = answered(&sockets, left).unwrap_or_default();
+        for ((at, socket), _) in open.iter().zip(&news).filter(|(_, news)| **news) {
+            reports[*at] = Some(receive(pids[*at], socket));
+        }
+        if sockets.is_empty() || (left.is_zero() && !news.contains(&true)) {
+            break;
+        }
+    }
+    let of = |((pid, asked), report): ((&u32, Result<Socket, _>), Option<_>)| match asked {
+        Ok(_) => report.unwrap_or(Err(FetchError::Silent(*pid))),
+        Err(error) => Err(error),
+    };
+    pids.iter().zip(asked).zip(reports).map(of).collect()
+}
+
+/// Connects to a process of the same user and asks for its report.
+fn ask(pid: u32) -> Result<Socket, FetchError> {
     let socket = connect(pid).map_err(|error| match error.kind() {
         io::ErrorKind::ConnectionRefused => FetchError::NotServed(pid),
         _ => FetchError::Io(pid, error),
@@ -94,10 +136,21 @@ pub fn fetch(pid: u32) -> Result<Report, FetchError> {
         return Err(FetchError::Foreign(pid));
     }
     socket.send(b"report", &[]).map_err(failed)?;
-    let news = poll(&[(socket.as_fd(), For::Input)], Some(PATIENCE)).map_err(failed)?;
-    if news != [true] {
-        return Err(FetchError::Silent(pid));
-    }
+    Ok(socket)
+}
+
+/// Which of them have answered or hung up, waiting for the first.
+fn answered(sockets: &[&Socket], patience: Duration) -> io::Result<Vec<bool>> {
+    let of: Vec<_> = sockets
+        .iter()
+        .map(|socket| (socket.as_fd(), For::Input))
+        .collect();
+    poll(&of, Some(patience))
+}
+
+/// The report that a process has answered with.
+fn receive(pid: u32, socket: &Socket) -> Result<Report, FetchError> {
+    let failed = |error| FetchError::Io(pid, error);
     let mut answer = [0_u8; 16];
     let record = socket.receive(&mut answer).map_err(failed)?;
     let Some(fd) = record.fds.into_iter().next() else {

@@ -24,7 +24,7 @@ mod serve;
 mod text;
 mod verdict;
 
-pub use fetch::{FetchError, fetch, served};
+pub use fetch::{FetchError, fetch, fetch_all, served};
 pub(crate) use known::{lock, remember};
 pub use merge::{Behind, MERGED, Merged, Wait, merge};
 pub use prometheus::prometheus;

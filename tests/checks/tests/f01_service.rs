@@ -8,6 +8,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use proxy_checks::child;
 use proxy_checks::script::{Script, sets};
 use proxy_checks::stub::Scratch;
 use proxy_core::{ExecId, Gid};
@@ -315,6 +316,153 @@ fn a_tool_of_the_same_user_gets_the_report_while_the_worker_is_stuck() {
         matches!(fetch(pid), Err(FetchError::NotServed(_))),
         "gone with its queue"
     );
+}
+
+/// What a process of another user gets: its own tool's word, and what the service sends to one that asks all the same.
+fn as_another_user(pid: u32, name: &[u8]) -> libc::c_int {
+    const NOBODY: libc::uid_t = 65534;
+    // SAFETY: no pointers.
+    if unsafe { libc::setuid(NOBODY) } != 0 {
+        return 77;
+    }
+    if !matches!(fetch(pid), Err(FetchError::Foreign(_))) {
+        return 1;
+    }
+    let mut address = libc::sockaddr_un {
+        sun_family: libc::AF_UNIX as libc::sa_family_t,
+        sun_path: [0; 108],
+    };
+    // The first byte stays 0: a name of the abstract kind.
+    for (to, from) in address.sun_path[1..].iter_mut().zip(name) {
+        *to = *from as libc::c_char;
+    }
+    let length = (2 + 1 + name.len()) as libc::socklen_t;
+    // SAFETY: no pointers.
+    let fd = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET, 0) };
+    // SAFETY: the address is valid for its length.
+    if unsafe { libc::connect(fd, (&raw const address).cast(), length) } != 0 {
+        return 2;
+    }
+    // Refused perhaps before it is sent.
+    // SAFETY: valid for its length.
+    unsafe { libc::send(fd, c"report".as_ptr().cast(), 6, libc::MSG_NOSIGNAL) };
+    let mut answer = [0_u8; 16];
+    // SAFETY: valid for its length.
+    let got = unsafe { libc::recv(fd, answer.as_mut_ptr().cast(), answer.len(), 0) };
+    if got > 0 { 3 } else { 0 }
+}
+
+#[test]
+fn f03_another_user_gets_no_report_whatever_tool_it_has() {
+    let _turn = TURN.lock();
+    proxy_os::log::set_sink(silent);
+    // SAFETY: no arguments.
+    if unsafe { libc::geteuid() } != 0 {
+        println!("SKIPPED: a second user not available");
+        return;
+    }
+    let options = Options {
+        socket: true,
+        ..Options::default()
+    };
+    let service = Service::start(options).unwrap();
+    let pid = std::process::id();
+    assert!(fetch(pid).is_ok(), "the same user");
+    let list = std::fs::read_to_string("/proc/net/unix").unwrap();
+    let names = list.lines().filter_map(|line| line.rsplit_once(" @"));
+    let mut own = names.filter(|(_, name)| {
+        name.starts_with("proxy-report/") && name.ends_with(&format!("/{pid}"))
+    });
+    let name = own.next().expect("the socket is listed").1.as_bytes();
+    // SAFETY: the child runs the function above and leaves without a destructor; the C library's allocator works in it.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let code = as_another_user(pid, name);
+        // SAFETY: no pointers.
+        unsafe { libc::_exit(code) };
+    }
+    let mut status = 0;
+    // SAFETY: a child of this process; the status is valid to be written.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert!(libc::WIFEXITED(status), "{status:#x}");
+    match libc::WEXITSTATUS(status) {
+        77 => println!("SKIPPED: a second user not available"),
+        code => assert_eq!(
+            code, 0,
+            "1 = its tool did not see whose it is, 2 = no connection, 3 = the service answered"
+        ),
+    }
+    assert!(fetch(pid).is_ok(), "and goes on for the same user");
+    drop(service);
+}
+
+/// A process that serves reports and is stopped; ended when it is dropped.
+struct Stopped(std::process::Child);
+
+const SERVES: &str = "f03_serves_reports_until_it_is_killed";
+
+impl Stopped {
+    fn new() -> Self {
+        let mut command = child::command(SERVES);
+        let child = command.stdout(std::process::Stdio::null()).spawn().unwrap();
+        let stopped = Self(child);
+        let since = Instant::now();
+        while fetch(stopped.0.id()).is_err() {
+            assert!(since.elapsed() < PATIENCE, "it serves");
+            std::thread::yield_now();
+        }
+        // SAFETY: no pointers; the child has not been waited for, so its number is its own.
+        unsafe { libc::kill(stopped.0.id().cast_signed(), libc::SIGSTOP) };
+        stopped
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn f03_serves_reports_until_it_is_killed() {
+    if child::is(SERVES) {
+        let options = Options {
+            socket: true,
+            ..Options::default()
+        };
+        let _service = Service::start(options).unwrap();
+        // Its parent kills it; without one it ends by itself.
+        std::thread::sleep(PATIENCE);
+    }
+}
+
+#[test]
+fn f03_silent_processes_are_asked_together_and_hide_no_other() {
+    let _turn = TURN.lock();
+    let service = Service::start(Options {
+        socket: true,
+        ..Options::default()
+    });
+    let service = service.unwrap();
+    let silent: Vec<Stopped> = (0..3).map(|_| Stopped::new()).collect();
+    let mut pids: Vec<u32> = silent.iter().map(|process| process.0.id()).collect();
+    pids.extend([std::process::id(), 2_147_483_647]);
+    let since = Instant::now();
+    let answers = proxy_os::diagnosis::fetch_all(&pids);
+    let took = since.elapsed();
+    assert_eq!(answers.len(), 5);
+    for (answer, pid) in answers[..3].iter().zip(&pids) {
+        assert!(
+            matches!(answer, Err(FetchError::Silent(of)) if of == pid),
+            "{answer:?}"
+        );
+    }
+    assert_eq!(answers[3].as_ref().unwrap().process.pid, std::process::id());
+    assert!(matches!(answers[4], Err(FetchError::NotServed(_))));
+    // Two seconds together; one after the other would be six.
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    drop(service);
 }
 
 #[test]
