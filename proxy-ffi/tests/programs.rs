@@ -172,6 +172,18 @@ fn f18_errors_are_told_with_their_group_and_no_call_runs_once_the_handler_is_gon
 }
 
 #[test]
+fn f05_f06_every_counter_and_histogram_is_had_by_its_name_in_both_forms() {
+    let Some(library) = stand_in("PROXY_SCRIPTED_LIB") else {
+        return;
+    };
+    for flags in [C11, SANITIZED] {
+        let scratch = Scratch::new();
+        let program = scratch.program("cc", "tests/c/metrics.c", flags);
+        assert_eq!(succeed(command(&program).arg(&library)), "ok\n");
+    }
+}
+
+#[test]
 fn a_bus_tells_who_is_on_it() {
     for flags in [C11, SANITIZED] {
         let scratch = Scratch::new();
