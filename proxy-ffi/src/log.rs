@@ -20,7 +20,8 @@ pub const ENC_PROXY_LOG_WARN: enc_proxy_log_level_t = 1;
 pub const ENC_PROXY_LOG_INFO: enc_proxy_log_level_t = 2;
 
 /// Receives one message, terminated, without a line end, from any thread. On a worker's thread, which writes one when a call of the collective
-/// library or a barrier fails, the other tasks of its group wait for the return. The text is good during the call. May call functions of this
+/// library or a barrier fails, the other tasks of its group wait for the return. On the
+/// watchdog's thread (`proxy-watchdog`), deadlines and stalls of all groups that come due meanwhile are late by as long as it takes. The text is good during the call. May call functions of this
 /// header that do not wait; what they log comes to it, too, four calls deep. `user` is what `enc_proxy_set_log` was given.
 pub type enc_proxy_log_sink = Option<
     unsafe extern "C-unwind" fn(

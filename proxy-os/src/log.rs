@@ -38,7 +38,7 @@ impl fmt::Display for Level {
 
 /// Receives messages: one call each, without a line end, from any thread, a worker's too. May log, replace itself and make a report; must not
 /// wait for a task. If it panics, that message is lost and nothing else. While it runs on the watchdog's thread, what the message is about
-/// has happened already, but other deadlines wait.
+/// has happened already, but deadlines and stalls of all groups that come due meanwhile are late by as long as it takes; none is lost.
 pub type Sink = fn(Level, &str);
 
 static SINK: RwLock<Sink> = RwLock::new(to_stderr);
