@@ -288,7 +288,7 @@ impl Slot {
         self.appended.store(time, Ordering::Relaxed);
     }
 
-    /// The time of the append, read by the worker after its take.
+    /// The time of the append, read by the worker after its take, and by others for reports.
     #[inline]
     pub(crate) fn appended(&self) -> u64 {
         // Relaxed: made visible by the take's acquire.

@@ -193,6 +193,18 @@ impl ContextSlot {
         (unfinished == 0).then_some(word >> STATE_BITS)
     }
 
+    /// Sequence numbers given out, and how many of them are not finished.
+    pub(crate) fn progress(&self) -> (usize, usize) {
+        let (word, unfinished) = self.accounts();
+        let appends = if WIDE {
+            word >> STATE_BITS
+        } else {
+            // Relaxed: only the number counts.
+            self.appends.numbers.load(Ordering::Relaxed)
+        };
+        (appends, unfinished)
+    }
+
     /// Where look-ups of this kind begin.
     #[inline]
     pub(crate) const fn hint(&self, kind: TaskKind) -> &Hint {

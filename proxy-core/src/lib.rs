@@ -56,7 +56,7 @@ pub use context::{ContextError, Spec, StopAt};
 pub use doorbell::{Bell, Shut};
 pub use driver::{Driver, Next, Tick};
 pub use id::{BlockIndex, ContextId, ExecId, Gid, Rank, Stream, Ticket};
-pub use queue::{Appended, EnqueueError, OrderError, Poll, PollError, Queue, TaskView};
+pub use queue::{Accounts, Appended, EnqueueError, OrderError, Poll, PollError, Queue, TaskView};
 pub use status::{RunState, Status, TaskKind};
 pub use trigger::{Arming, Polarity};
 

@@ -23,7 +23,7 @@ use append::Of;
 use ranks::RankPlace;
 
 pub use abort::OrderError;
-pub use answer::{Appended, EnqueueError, Poll, PollError, TaskView};
+pub use answer::{Accounts, Appended, EnqueueError, Poll, PollError, TaskView};
 
 /// The queue of one group: `RANKS` ranks with `TASKS` slots each, and `CONTEXTS` contexts.
 ///
@@ -194,6 +194,8 @@ impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS,
                 let Phase::Live(state) = word.phase() else {
                     return None;
                 };
+                // Read before the key, which is refused once the slot is another task's.
+                let appended = slot.appended();
                 let key = slot.key(word)?;
                 Some(TaskView {
                     ticket: Ticket {
@@ -209,8 +211,20 @@ impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS,
                     } else {
                         state
                     },
+                    appended,
                 })
             })
+    }
+
+    /// How far a context has come; `None` if there is none of this id. Each number is exact by itself. An arm, and an append that was
+    /// refused because the queue is shut, take a number, too. Cold, any thread.
+    pub fn accounts(&self, context: ContextId) -> Option<Accounts> {
+        let of = self.context(context).ok()?;
+        let (appends, unfinished) = of.slot.progress();
+        Some(Accounts {
+            appends,
+            unfinished,
+        })
     }
 
     /// Refuses every later append. What was appended before stays queued. The bell must be obeyed.

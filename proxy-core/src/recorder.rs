@@ -17,6 +17,8 @@ pub struct Record {
     pub number: u32,
     /// Time of the change, in the writer's unit (the shell: nanoseconds of the monotonic clock).
     pub time: u64,
+    /// Ticks that the worker had made before the one of the change.
+    pub tick: u64,
     /// The change.
     pub change: Change,
 }
@@ -27,6 +29,7 @@ struct Place {
     /// [`WRITING`] or [`COMPLETE`] below the number of the record, without its two highest bits; 0 = nothing was written yet.
     stamp: AtomicU32,
     time: WideCell,
+    tick: WideCell,
     exec: WideCell,
     rank: AtomicU32,
     context: AtomicU32,
@@ -42,6 +45,7 @@ impl Place {
             Self {
                 stamp: AtomicU32::new(0),
                 time: WideCell::new(),
+                tick: WideCell::new(),
                 exec: WideCell::new(),
                 rank: AtomicU32::new(0),
                 context: AtomicU32::new(0),
@@ -84,8 +88,8 @@ impl<const N: usize> Recorder<N> {
         }
     }
 
-    /// Writes one record over the oldest. Only one thread may write at a time: the worker.
-    pub fn record(&self, time: u64, change: &Change) {
+    /// Writes one record over the oldest: a change, its time, and the ticks before it. Only one thread may write at a time: the worker.
+    pub fn record(&self, time: u64, tick: u64, change: &Change) {
         // Relaxed: this thread is the only writer.
         let number = self.written.load(Ordering::Relaxed);
         let Some(place) = self.place(number) else {
@@ -96,6 +100,7 @@ impl<const N: usize> Recorder<N> {
         // Release pairs with the acquire in `read`: a reader that sees a new field sees the odd stamp, too.
         let order = edge(Edge::Record, Ordering::Release);
         place.time.store(time, order); // as above
+        place.tick.store(tick, order); // as above
         place.exec.store(change.exec.0, order); // as above
         place.rank.store(change.rank.0, order); // as above
         place.context.store(change.context.index, order); // as above
@@ -136,6 +141,7 @@ impl<const N: usize> Recorder<N> {
         let record = Record {
             number,
             time: place.time.load(order), // as above
+            tick: place.tick.load(order), // as above
             change: Change {
                 rank: Rank(place.rank.load(order)), // as above
                 context: ContextId {
@@ -201,13 +207,14 @@ mod tests {
         let recorder = Recorder::<4>::new();
         assert_eq!(recorder.iter().count(), 0);
         for exec in 0..10 {
-            recorder.record(exec * 100, &change(exec));
+            recorder.record(exec * 100, exec << 33, &change(exec));
         }
         let records: std::vec::Vec<Record> = recorder.iter().collect();
         let numbers: std::vec::Vec<u32> = records.iter().map(|record| record.number).collect();
         assert_eq!(numbers, [6, 7, 8, 9]);
         for record in records {
             assert_eq!(record.time, u64::from(record.number) * 100);
+            assert_eq!(record.tick, u64::from(record.number) << 33);
             assert_eq!(record.change, change(record.number.into()));
         }
         assert_eq!(recorder.read(5), None, "overwritten");
@@ -222,7 +229,7 @@ mod tests {
             recorder.written.store(written, Ordering::Relaxed);
             assert_eq!(recorder.iter().count(), 0, "nothing was written yet");
             for exec in 0..6 {
-                recorder.record(exec, &change(exec));
+                recorder.record(exec, 0, &change(exec));
                 let execs: std::vec::Vec<u64> =
                     recorder.iter().map(|record| record.change.exec.0).collect();
                 let expected: std::vec::Vec<u64> = (exec.saturating_sub(3)..=exec).collect();

@@ -920,7 +920,7 @@ typedef struct enc_proxy_dynamic_sizes {
 /** Lines for people, the verdict first. */
 #define ENC_PROXY_TEXT 0
 
-/** One JSON object; its member `schema` is `proxy-report/1`, within which members are only added. */
+/** One JSON object; its member `schema` is `proxy-report/1.1`; within the first of its two numbers members are only added. */
 #define ENC_PROXY_JSON 1
 
 /** Counters and latencies as metrics in the text format of Prometheus; the JSON has them, too. */

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   whoever asks ──> enc_proxy_report, _to_fd     the process ┐
-//!                    enc_proxy_dump               one group   ├── the same record (schema proxy-report/1)
+//!                    enc_proxy_dump               one group   ├── the same record (schema proxy-report/1.1)
 //!   signal, socket, interval, errors ──> enc_proxy_report_service ┘
 //!   the records of many processes ──> enc_proxy_report_merge ──> one sentence
 //! ```
@@ -30,7 +30,7 @@ use crate::table::Table;
 pub type enc_proxy_form_t = u32;
 /// Lines for people, the verdict first.
 pub const ENC_PROXY_TEXT: enc_proxy_form_t = 0;
-/// One JSON object; its member `schema` is `proxy-report/1`, within which members are only added.
+/// One JSON object; its member `schema` is `proxy-report/1.1`; within the first of its two numbers members are only added.
 pub const ENC_PROXY_JSON: enc_proxy_form_t = 1;
 /// Counters and latencies as metrics in the text format of Prometheus; the JSON has them, too.
 pub const ENC_PROXY_PROMETHEUS: enc_proxy_form_t = 2;

@@ -37,7 +37,7 @@ fn h77_python_drives_a_collective_and_prints_the_dump() {
     };
     let text = succeed(&mut python);
     assert!(
-        text.starts_with("status 0\n{\"schema\": \"proxy-report/1\""),
+        text.starts_with("status 0\n{\"schema\": \"proxy-report/1.1\""),
         "{text}"
     );
     assert!(text.contains("\"to\": \"DONE\""), "{text}");

@@ -117,12 +117,20 @@ pub(crate) struct Watch {
     rings: AtomicU64,
     failures: AtomicU64,
     full: AtomicU64,
-    /// The last call that an observer has seen, and when it first did. Never locked by the worker.
+    /// When the worker last went to sleep or woke, in nanoseconds of the monotonic clock; 0 = it has not slept yet.
+    turned: AtomicU64,
+    /// What observers have seen of the worker's calls. Never locked by the worker.
     sighting: Mutex<Sighting>,
 }
 
-/// A call, and when it was first seen.
-type Sighting = Option<(InCall, u64)>;
+/// Calls that observers have found the worker inside of.
+#[derive(Debug, Default)]
+struct Sighting {
+    /// The last one, and when it was first seen.
+    last: Option<(InCall, u64)>,
+    /// The one that was seen for longest.
+    longest: Option<InCall>,
+}
 
 impl Shared {
     /// The call that the worker is in, and how long observers have seen it there. Any thread but the worker.
@@ -156,13 +164,30 @@ impl Watch {
             context,
             entered,
         };
-        let since = match sighting {
+        let since = match &sighting.last {
             Some((seen, since)) if seen.is(&found) => *since,
             _ => now,
         };
-        *sighting = Some((found, since));
+        sighting.last = Some((found, since));
         found.age = Duration::from_nanos(now.saturating_sub(since));
+        if found.age
+            > sighting
+                .longest
+                .map_or(Duration::ZERO, |longest| longest.age)
+        {
+            sighting.longest = Some(found);
+        }
         found
+    }
+
+    /// The call that observers have seen for longest, with the age that it had when it was seen last; an error instead of a wait. A call
+    /// that no two of them have found the worker inside of is not known: the worker reads no clock for its steps.
+    pub(crate) fn try_longest(&self) -> Result<Option<InCall>, Held> {
+        match self.sighting.try_lock() {
+            Ok(sighting) => Ok(sighting.longest),
+            Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner().longest),
+            Err(TryLockError::WouldBlock) => Err(Held),
+        }
     }
 
     /// A call that was found, with its age; an error instead of a wait for another observer.
@@ -227,11 +252,19 @@ impl Watch {
         self.waited(Wait::Run).wrapping_add(self.idle_ticks())
     }
 
-    /// The worker goes to sleep, or was woken.
-    pub(crate) fn asleep(&self, asleep: bool) {
-        // Relaxed, both: see the type.
+    /// The worker goes to sleep, or was woken, at `now`.
+    pub(crate) fn asleep(&self, asleep: bool, now: u64) {
+        // Relaxed, all: see the type.
+        self.turned.store(now, Ordering::Relaxed);
         self.sleeps.fetch_add(asleep.into(), Ordering::Relaxed);
         self.asleep.store(asleep, Ordering::Relaxed);
+    }
+
+    /// When the worker went to sleep or woke; `None` if it has not slept yet.
+    pub(crate) fn turned(&self) -> Option<u64> {
+        // Relaxed: see the type.
+        let turned = self.turned.load(Ordering::Relaxed);
+        (turned > 0).then_some(turned)
     }
 
     /// Whether the worker sleeps, or is about to.

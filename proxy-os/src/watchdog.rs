@@ -108,6 +108,11 @@ pub(crate) struct Tracks {
 }
 
 impl Tracks {
+    /// When a task was first seen.
+    pub(crate) fn first(&self, task: &TaskView) -> Option<u64> {
+        Some(self.tasks.get(&task.ticket)?.first)
+    }
+
     /// When a task was first seen in the state that it was in at the last look, if that is the one it is in now.
     pub(crate) fn unmoved(&self, task: &TaskView) -> Option<u64> {
         let seen = self.tasks.get(&task.ticket)?;

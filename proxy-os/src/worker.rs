@@ -174,7 +174,7 @@ fn sleep(shared: &Shared, ladder: &mut Ladder, sleepless: &mut bool) {
     if !shared.core.arm_bell() {
         return;
     }
-    shared.watch.asleep(true);
+    shared.watch.asleep(true, clock::monotonic_ns());
     shared.trace.note(|| What::Sleep);
     let slept = shared.bell.wait(None);
     if let Err(error) = &slept {
@@ -188,7 +188,7 @@ fn sleep(shared: &Shared, ladder: &mut Ladder, sleepless: &mut bool) {
         thread::sched_yield();
     }
     *sleepless = slept.is_err();
-    shared.watch.asleep(false);
+    shared.watch.asleep(false, clock::monotonic_ns());
     shared.trace.note(|| What::Wake);
     ladder.woke();
 }
@@ -198,7 +198,8 @@ struct Recording<'a>(&'a Shared);
 
 impl Observer for Recording<'_> {
     fn changed(&mut self, change: &Change) {
-        self.0.recorder.record(clock::monotonic_ns(), change);
+        let ticks = self.0.watch.ticks();
+        self.0.recorder.record(clock::monotonic_ns(), ticks, change);
         self.0.watch.count_failure(change.status);
         self.0.failed(change);
         watchdog::nudge();

@@ -308,6 +308,39 @@ impl<'a> Participant<'a> {
     }
 }
 
+/// Where a rank has been seen last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Arrived {
+    /// The barrier.
+    pub barrier: u16,
+    /// How often the rank has arrived there.
+    pub generation: u32,
+    /// The execution that it arrived for.
+    pub exec: u64,
+}
+
+/// A rank's arrival for the latest execution, of all barriers; `None` if it has arrived at none. For messages: an arrival that is under way
+/// may be seen with the execution before or after it. O(barriers).
+#[must_use]
+pub fn last_arrival(segment: Segment<'_>, rank: u16) -> Option<Arrived> {
+    if rank >= segment.geometry().world() {
+        return None;
+    }
+    let arrivals = (0..segment.geometry().barriers()).filter_map(|barrier| {
+        let arrival = Arrival::of(&segment, barrier, rank)?;
+        let generation = arrival.generation.load();
+        // Relaxed: made visible by the generation's acquire.
+        let [low, high] = (arrival.exec.each_ref()).map(|word| word.load(Ordering::Relaxed));
+        (generation > 0).then_some(Arrived {
+            barrier,
+            generation,
+            exec: u64::from(high) << 32 | u64::from(low),
+        })
+    });
+    arrivals.max_by_key(|arrived| arrived.exec)
+}
+
 /// A rank's arrival: its line.
 struct Arrival<'a> {
     generation: Signal<'a>,

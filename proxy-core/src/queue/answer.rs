@@ -126,4 +126,16 @@ pub struct TaskView {
     pub sequence: usize,
     /// Its state as of now.
     pub state: RunState,
+    /// What [`DeviceWords::append_time`](crate::port::DeviceWords::append_time) said when it was appended; 0 = nobody wanted to know.
+    pub appended: u64,
+}
+
+/// How far a context has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Accounts {
+    /// Sequence numbers that were given out: the next append gets this one.
+    pub appends: usize,
+    /// How many of them are not finished.
+    pub unfinished: usize,
 }

@@ -49,7 +49,7 @@ static void in_a_buffer(void)
     EXPECT(enc_proxy_report(ENC_PROXY_TEXT, SECONDS(3600), text, sizeof text, NULL), NRT_SUCCESS);
     REQUIRE(strncmp(text, "nothing is stuck: 1 task in 1 group", 35) == 0);
     EXPECT(enc_proxy_report(ENC_PROXY_JSON, 1, text, sizeof text, NULL), NRT_SUCCESS);
-    has("\"schema\": \"proxy-report/1\"");
+    has("\"schema\": \"proxy-report/1.1\"");
     has("\"kind\": \"device-never-fired\"");
     has("\"exec\": 812");
     EXPECT(enc_proxy_report(3, 0, text, sizeof text, NULL), NRT_INVALID);
@@ -94,7 +94,7 @@ static void merged(void)
     REQUIRE(strcmp(text, "no report of ranks 0-1 has a task") == 0);
     refused("{", 0, ENC_PROXY_TEXT, "reports[0] is no report: ");
     refused("\xff", 0, ENC_PROXY_TEXT, "reports[0] is no report: invalid utf-8");
-    refused("{\"schema\": \"proxy-report/2\"}", 0, ENC_PROXY_TEXT, "schema is \"proxy-report/2\", accepted: \"proxy-report/1\"");
+    refused("{\"schema\": \"proxy-report/2\"}", 0, ENC_PROXY_TEXT, "schema is \"proxy-report/2\", accepted: \"proxy-report/1.1\" and others of its major number");
     refused(here, (1u << 20) + 1, ENC_PROXY_TEXT, "world is 1048577, accepted: 0 to 1048576");
     refused(here, 0, 3, "form is 3, accepted: ");
 }

@@ -27,6 +27,7 @@ use super::kill::{self, Point};
 use super::line::Line;
 use super::segment::{self, Memory, Segments};
 use super::share::Share;
+use super::sight::Death;
 use super::watch::bury;
 use crate::log;
 use crate::sys::eventfd::EventFd;
@@ -270,8 +271,9 @@ impl Service {
             Ok(record) if record.bytes > 0 => record,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
             _ => {
-                self.segment
-                    .with(|segment| bury(*segment, member.rank, self.terms.share));
+                self.segment.with(|segment| {
+                    bury(*segment, member.rank, self.terms.share, Death::Connection)
+                });
                 return false;
             }
         };

@@ -68,7 +68,7 @@ pub use channel::MAX_TAG;
 pub use counters::{Fallback, Snapshot};
 pub use error::{BusError, JoinError, Phase, WaitError, Why, Within};
 pub use share::Share;
-pub(crate) use sight::{Seen, all as seen};
+pub(crate) use sight::{Death, Member, Seen, all as seen};
 
 use channel::{Ends, EndsOf};
 use counters::Counters;

@@ -3,11 +3,12 @@
 //! Members are words of the segment. A wait is noted right before its first sleep, so those that end while they spin cost nothing,
 //! and is forgotten when it ends. Only weak references are kept: a report never keeps a bus alive.
 
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use proxy_core::phone::barrier::RankSet;
-use proxy_core::phone::layout::{Geometry, Segment};
+use proxy_core::phone::barrier::{self, Arrived, RankSet};
+use proxy_core::phone::layout::{Geometry, MAX_WORLD, Segment};
 use proxy_core::phone::member::{Members, State};
 
 use super::counters::Counters;
@@ -17,6 +18,8 @@ use crate::diagnosis;
 use crate::sys::mmap::Mapping;
 use crate::sys::pidfd;
 
+/// Ranks that a bus can have.
+const RANKS: usize = MAX_WORLD as usize;
 /// Waits of one rank that are noted at a time: its bus has one user at a time, and so has each of its barriers.
 const NOTES: usize = 4;
 
@@ -28,12 +31,74 @@ struct Note {
     missing: RankSet,
 }
 
+/// How this process has come to know that a rank is dead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Death {
+    /// Its process ended.
+    Process = 1,
+    /// Its connection ended.
+    Connection,
+}
+
+impl Death {
+    /// Where somebody else has noticed it: the hub, or another process.
+    pub(crate) const TOLD: &str =
+        "its word on the bus says that it is dead, as others have noticed";
+
+    const fn number(self) -> u8 {
+        self as u8
+    }
+
+    fn of_number(number: u8) -> Option<Self> {
+        let all = [Self::Process, Self::Connection];
+        all.into_iter().find(|death| death.number() == number)
+    }
+
+    /// In words.
+    pub(crate) const fn text(self) -> &'static str {
+        match self {
+            Self::Process => "its process ended without a farewell",
+            Self::Connection => "its connection ended without a farewell",
+        }
+    }
+}
+
 /// What a report sees of one rank's membership.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Sight {
+    /// By rank, the [`Death`] that this process has noticed; 0 = none. Relaxed: words for messages.
+    deaths: [AtomicU8; RANKS],
     /// Locked for the length of a copy only.
     notes: Mutex<[Option<Note>; NOTES]>,
     segment: OnceLock<(Weak<Mapping>, Geometry)>,
+}
+
+impl Default for Sight {
+    fn default() -> Self {
+        Self {
+            deaths: [const { AtomicU8::new(0) }; RANKS],
+            notes: Mutex::default(),
+            segment: OnceLock::new(),
+        }
+    }
+}
+
+/// Notes how this process has come to know that a rank is dead, for the reports of all its ranks on this bus.
+pub(super) fn died(segment: Segment<'_>, rank: u16, death: Death) {
+    let known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    for counters in known.iter().filter_map(|known| known.counters.upgrade()) {
+        let sight = &counters.sight;
+        let mapping = sight
+            .segment
+            .get()
+            .and_then(|(mapping, _)| mapping.upgrade());
+        let same = mapping.is_some_and(|mapping| std::ptr::eq(mapping.words(), segment.words()));
+        if let Some(word) = sight.deaths.get(usize::from(rank)).filter(|_| same) {
+            // Relaxed: see `Sight`.
+            word.store(death.number(), Ordering::Relaxed);
+        }
+    }
 }
 
 impl Sight {
@@ -109,6 +174,17 @@ pub(super) fn remember(job: &str, rank: u16, world: u16, counters: &Arc<Counters
     });
 }
 
+/// A rank of a bus at one moment.
+#[derive(Debug)]
+pub(crate) struct Member {
+    pub(crate) state: State,
+    /// Its process; 0 if that has no number here.
+    pub(crate) pid: u32,
+    /// How this process knows of its death, if it has noticed that itself.
+    pub(crate) death: Option<Death>,
+    pub(crate) last_seen: Option<Arrived>,
+}
+
 /// A membership at one moment.
 #[derive(Debug)]
 pub(crate) struct Seen {
@@ -117,8 +193,8 @@ pub(crate) struct Seen {
     pub(crate) world: u16,
     /// The oldest wait: what for, how long, and which ranks it needs.
     pub(crate) wait: Option<(Phase, Duration, RankSet)>,
-    /// State and process of each rank, once this one was let in; a process that has no number here is 0.
-    pub(crate) members: Vec<(State, u32)>,
+    /// Each rank, once this one was let in.
+    pub(crate) members: Vec<Member>,
     pub(crate) counts: Vec<(&'static str, u64)>,
     /// The waits could not be read: somebody held them.
     pub(crate) partial: bool,
@@ -145,18 +221,28 @@ fn see(known: &Known) -> Option<Seen> {
     })
 }
 
-fn members(sight: &Sight) -> Option<Vec<(State, u32)>> {
+fn members(sight: &Sight) -> Option<Vec<Member>> {
     let (mapping, geometry) = sight.segment.get()?;
     let mapping = mapping.upgrade()?;
     let segment = Segment::again(mapping.words(), *geometry).ok()?;
     let members = Members::of(segment);
     // As in the member's words: the low half.
     let here = (pidfd::namespace() & u64::from(u32::MAX)) as u32;
+    let death = |rank: u16| {
+        let word = sight.deaths.get(usize::from(rank))?;
+        // Relaxed: see `Sight`.
+        Death::of_number(word.load(Ordering::Relaxed))
+    };
     let one = |rank| {
         let process = members.process(rank).filter(|(_, there)| *there == here);
         // A state that cannot be is a matter of the bus's own calls.
         let state = members.state(rank).unwrap_or(State::Free);
-        (state, process.map_or(0, |(process, _)| process))
+        Member {
+            state,
+            pid: process.map_or(0, |(process, _)| process),
+            death: death(rank),
+            last_seen: barrier::last_arrival(segment, rank),
+        }
     };
     Some((0..geometry.world()).map(one).collect())
 }

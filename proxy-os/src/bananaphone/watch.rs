@@ -22,6 +22,7 @@ use super::error::JoinError;
 use super::hello::{Failure, Line, RECORD_LIMIT, Reply};
 use super::segment::Segments;
 use super::share::{Named, Share};
+use super::sight::{self, Death};
 use super::wait;
 use crate::log;
 use crate::sys::eventfd::EventFd;
@@ -67,11 +68,12 @@ impl Connection {
 }
 
 /// Marks a rank as dead and wakes everybody. False = it had left, or was known to be dead.
-pub(super) fn bury(segment: Segment<'_>, rank: u16, share: Option<Share>) -> bool {
+pub(super) fn bury(segment: Segment<'_>, rank: u16, share: Option<Share>, death: Death) -> bool {
     match Members::of(segment).die(rank) {
         Ok(Some(_)) => {
             log::warn(format_args!("bananaphone: {} is dead", Named(rank, share)));
             wait::wake_everybody(segment);
+            sight::died(segment, rank, death);
             true
         }
         Ok(None) => false,
@@ -258,7 +260,7 @@ impl Watcher {
         for line in lines {
             if news.next().unwrap_or(false) {
                 for rank in line.ranks.iter() {
-                    self.bury(rank);
+                    self.bury(rank, Death::Process);
                 }
             } else {
                 self.lines.push(line);
@@ -274,10 +276,10 @@ impl Watcher {
     }
 
     /// False = it had left, or was known to be dead.
-    fn bury(&self, rank: u16) -> bool {
+    fn bury(&self, rank: u16, death: Death) -> bool {
         let is_news = self
             .segment
-            .with(|segment| bury(*segment, rank, self.share));
+            .with(|segment| bury(*segment, rank, self.share, death));
         if is_news {
             // Relaxed: see `Watch::news`.
             self.shared.news.fetch_add(1, Ordering::Relaxed);
@@ -291,9 +293,9 @@ impl Watcher {
             return;
         };
         // A hub's rank that has left says nothing of its process's others.
-        if self.bury(hub) {
+        if self.bury(hub, Death::Connection) {
             for rank in others.iter() {
-                self.bury(rank);
+                self.bury(rank, Death::Connection);
             }
         }
     }

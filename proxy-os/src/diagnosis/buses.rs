@@ -5,8 +5,8 @@ use proxy_core::phone::layout;
 use proxy_core::phone::member::State;
 
 use super::ranges;
-use super::record::{Bus, Peer};
-use crate::bananaphone::{self, Seen};
+use super::record::{Bus, LastSeen, Peer};
+use crate::bananaphone::{self, Death, Member, Seen};
 
 /// Every membership of this process, in order of job and rank.
 pub(super) fn buses(partial: &mut Vec<String>) -> Vec<Bus> {
@@ -26,36 +26,50 @@ pub(super) fn buses(partial: &mut Vec<String>) -> Vec<Bus> {
 
 fn bus(seen: Seen) -> Bus {
     let missing = seen.wait.map(|(.., missing)| missing).unwrap_or_default();
+    let phase = (seen.wait).map_or_else(|| "idle".to_owned(), |(phase, ..)| phase.to_string());
     Bus {
         job: seen.job,
         rank: seen.rank.into(),
         world: seen.world.into(),
         layout: layout::VERSION,
-        phase: (seen.wait).map_or_else(|| "idle".to_owned(), |(phase, ..)| phase.to_string()),
         age: seen.wait.map(|(_, age, _)| age.as_secs_f64()),
         missing: ranges::ranges(missing.iter().map(u32::from)),
         peers: (0..)
             .zip(seen.members)
-            .map(|(rank, member)| peer(rank, member, missing))
+            .map(|(rank, member)| peer(rank, &member, missing, &phase))
             .collect(),
+        phase,
         fallbacks: (seen.counts.into_iter())
             .map(|(name, count)| (name.to_owned(), count))
             .collect(),
     }
 }
 
-fn peer(rank: u16, (state, pid): (State, u32), missing: RankSet) -> Peer {
-    let state = match state {
-        State::Free => "absent",
-        State::Joining => "joining",
-        State::Joined if missing.has(rank) => "late",
-        State::Joined => "joined",
-        State::Left => "left",
-        State::Dead => "dead",
+fn peer(rank: u16, member: &Member, missing: RankSet, phase: &str) -> Peer {
+    let word = |says: &str| format!("its word on the bus says {says}");
+    let (state, evidence) = match member.state {
+        State::Free => ("absent", "its place on the bus is empty".to_owned()),
+        State::Joining => ("joining", word("that it joins")),
+        State::Joined if missing.has(rank) => (
+            "late",
+            format!("{}, and {phase} lacks it", word("that it is there")),
+        ),
+        State::Joined => ("joined", word("that it is there")),
+        State::Left => ("left", word("farewell")),
+        State::Dead => (
+            "dead",
+            member.death.map_or(Death::TOLD, Death::text).to_owned(),
+        ),
     };
     Peer {
         rank: rank.into(),
-        pid,
+        pid: member.pid,
         state: state.to_owned(),
+        evidence,
+        last_seen: member.last_seen.map(|arrived| LastSeen {
+            slot: arrived.barrier.into(),
+            generation: arrived.generation,
+            exec: arrived.exec,
+        }),
     }
 }

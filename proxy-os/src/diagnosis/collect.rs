@@ -7,20 +7,21 @@ use std::time::Duration;
 
 use proxy_core::phone::barrier::RankSet;
 use proxy_core::recorder::Record;
-use proxy_core::{ContextId, Gid, RunState, Shut, Status, Stream, TaskView};
+use proxy_core::{Accounts, ContextId, Gid, RunState, Shut, Status, Stream, TaskView};
 
 use super::known::{self, Known};
 use super::moments::{Moments, Since};
 use super::record::{
-    BarrierWait, Block, Call, Change, ErrorCount, Group, Library, Process, Report, SCHEMA, Setting,
-    StartWord, Task, Worker,
+    BarrierWait, Block, Call, Change, ContextProgress, ErrorCount, Group, Report, SCHEMA,
+    StartWord, Task, Worker, is_readable,
 };
-use super::{buses, latencies, ranges, verdict};
+use super::{buses, environment, latencies, ranges, verdict};
 use crate::context::ContextData;
 use crate::queue::{Shared, TASKS};
 use crate::registry::Group as Share;
-use crate::sys::{affinity, clock, memfd};
-use crate::{nccom, waiting};
+use crate::sys::{affinity, clock};
+use crate::waiting;
+use crate::watch::InCall;
 
 /// A context as the table has it.
 type Entry = (ContextId, Arc<ContextData>);
@@ -57,11 +58,11 @@ impl Report {
             schema: SCHEMA.to_owned(),
             reason: reason.to_owned(),
             stall_threshold: threshold.as_secs_f64(),
-            process: process(),
+            process: environment::process(),
             groups,
             buses: buses::buses(&mut partial),
-            libraries: libraries(&mut partial),
-            settings: queues.last().map(settings).unwrap_or_default(),
+            libraries: environment::libraries(&mut partial),
+            settings: queues.last().map(environment::settings).unwrap_or_default(),
             partial,
             ..Self::default()
         };
@@ -107,76 +108,16 @@ impl Report {
     /// A report from its JSON, of this process or of another one.
     ///
     /// # Errors
-    /// The text is not JSON, or not a report of schema [`SCHEMA`].
+    /// The text is not JSON, or not a report whose schema has the major number of [`SCHEMA`].
     pub fn from_json(text: &str) -> io::Result<Self> {
         let report: Self = serde_json::from_str(text)?;
-        if report.schema != SCHEMA {
+        if !is_readable(&report.schema) {
             let (found, accepted) = (report.schema, SCHEMA);
             return Err(io::Error::other(format!(
-                "schema is {found:?}, accepted: {accepted:?}"
+                "schema is {found:?}, accepted: {accepted:?} and others of its major number"
             )));
         }
         Ok(report)
-    }
-}
-
-fn settings(known: &Known) -> Vec<Setting> {
-    let setting = |effective: &crate::config::Effective| Setting {
-        name: effective.name.to_owned(),
-        value: effective.value.clone(),
-        origin: effective.origin.to_string(),
-    };
-    known.settings.iter().map(setting).collect()
-}
-
-fn libraries(partial: &mut Vec<String>) -> Vec<Library> {
-    let Some(outcomes) = nccom::outcomes() else {
-        partial.push("the list of libraries".to_owned());
-        return Vec::new();
-    };
-    let told = |(name, outcome): nccom::NamedOutcome| match outcome {
-        Ok(library) => Library {
-            name,
-            path: library.path().display().to_string(),
-            version: library.version().to_string(),
-            error: None,
-        },
-        Err(error) => Library {
-            name,
-            error: Some(error),
-            ..Library::default()
-        },
-    };
-    outcomes.into_iter().map(told).collect()
-}
-
-/// What this process and its machine are.
-fn process() -> Process {
-    let text = |path: &str| {
-        fs::read_to_string(path)
-            .unwrap_or_default()
-            .trim()
-            .to_owned()
-    };
-    let namespace = |name: &str| {
-        let link = fs::read_link(format!("/proc/self/ns/{name}"));
-        link.map_or_else(|_| String::new(), |link| link.display().to_string())
-    };
-    let wall_clock = std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH);
-    Process {
-        pid: std::process::id(),
-        program: text("/proc/self/comm"),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        host: text("/proc/sys/kernel/hostname"),
-        kernel: text("/proc/sys/kernel/osrelease"),
-        monotonic_ns: clock::monotonic_ns(),
-        wall_clock: wall_clock.map_or(0.0, |since| since.as_secs_f64()),
-        cpus: affinity::allowed()
-            .map(|cpus| ranges::ranges(cpus.iter()))
-            .unwrap_or_default(),
-        open_files: memfd::descriptor_limit(),
-        pid_namespace: namespace("pid"),
-        user_namespace: namespace("user"),
     }
 }
 
@@ -194,11 +135,17 @@ fn group(known: &Known, partial: &mut Vec<String>) -> Option<Group> {
     let queued = u32::try_from(views.iter().filter(is_queued).count()).unwrap_or(u32::MAX);
     let entered = contexts.as_deref().unwrap_or_default();
     let worker = worker(&shared, known, entered, queued, partial);
+    let progress = progress(&shared, entered, &views);
     let (moments, asked) = Moments::read(&shared, &views, worker.activity == "asleep");
     if !asked {
         partial.push(format!("the watchdog's times of {}", shared.gid));
     }
-    let described = |view| task(&shared, view, contexts.as_deref(), moments.since(view), now);
+    let ticks = worker.ticks;
+    let described = |view: &TaskView| {
+        let mut task = task(&shared, view, contexts.as_deref(), moments.since(view), now);
+        age(&mut task, view, &moments, (now, ticks));
+        task
+    };
     let mut tasks: Vec<Task> = views.iter().map(described).collect();
     tasks.sort_by_key(|task| (task.rank, task.sequence));
     let counters = shared.watch.counters();
@@ -215,12 +162,52 @@ fn group(known: &Known, partial: &mut Vec<String>) -> Option<Group> {
         full: counters.full,
         ended: counters.ended,
         last_ended_exec: ended.map(|record| record.change.exec.0),
+        contexts: progress,
         errors: errors(&shared, partial),
         worker,
         tasks,
         history: moments.records.iter().map(change).collect(),
         latencies: latencies::latencies(&shared.latencies.read()),
     })
+}
+
+/// How far the contexts have come. `views` were read before.
+fn progress(shared: &Shared, contexts: &[Entry], views: &[TaskView]) -> Vec<ContextProgress> {
+    let mut all: Vec<ContextProgress> = (contexts.iter())
+        .filter_map(|(id, data)| {
+            let Accounts {
+                appends,
+                unfinished,
+            } = shared.core.accounts(*id)?;
+            let open = |view: &&TaskView| view.context == *id && view.state != RunState::Done;
+            let first = (views.iter().filter(open).map(|view| view.sequence)).min();
+            // What has come since the tasks were read is the newest.
+            let first = first.unwrap_or(appends).min(match unfinished {
+                0 => appends,
+                _ => first.unwrap_or(appends.saturating_sub(unfinished)),
+            });
+            let before = |sequence: usize| Some(sequence.checked_sub(1)? as u64);
+            Some(ContextProgress {
+                context: id.to_string(),
+                rank: data.rank.0,
+                last_enqueued: before(appends),
+                last_completed: before(first),
+            })
+        })
+        .collect();
+    all.sort_by_key(|context| context.rank);
+    all
+}
+
+/// Fills in how old a task is: in all, and in ticks of its state.
+fn age(task: &mut Task, view: &TaskView, moments: &Moments, (now, ticks): (u64, u64)) {
+    let seconds = |since: u64| now.saturating_sub(since) as f64 / 1e9;
+    task.total_age = (view.appended > 0).then(|| seconds(view.appended));
+    let there = moments.there(view).filter(|_| task.total_age.is_none());
+    task.least_total_age = there.map_or(0.0, seconds);
+    if let Since::At(last) = moments.since(view) {
+        task.ticks_in_state = Some(ticks.saturating_sub(last.tick));
+    }
 }
 
 fn errors(shared: &Shared, partial: &mut Vec<String>) -> Vec<ErrorCount> {
@@ -266,9 +253,14 @@ fn worker(
         partial.push(format!("the library call of {}", shared.gid));
         None
     });
-    let call = call.map(|inside| Call {
+    let told = |inside: InCall| Call {
         function: inside.call.to_string(),
         age: inside.age.as_secs_f64(),
+    };
+    let call = call.map(told);
+    let longest = shared.watch.try_longest().unwrap_or_else(|_| {
+        partial.push(format!("the longest step of {}", shared.gid));
+        None
     });
     let activity = match health(shared, known.tid) {
         "dead" => "dead",
@@ -277,11 +269,11 @@ fn worker(
         _ if sleeps(shared, queued) => "asleep",
         _ => "awake",
     };
-    // The 39th field, counted from behind the name, which may have blanks.
-    let stat = thread_file(known.tid, "stat").unwrap_or_default();
-    let last_cpu = stat
-        .rsplit_once(')')
-        .and_then(|(_, rest)| rest.split_whitespace().nth(36));
+    let activity_age = match activity {
+        "asleep" | "awake" => turned(shared),
+        "inside the library" => call.as_ref().map(|call| call.age),
+        _ => None,
+    };
     Worker {
         name: thread_file(known.tid, "comm").unwrap_or_default(),
         tid: known.tid,
@@ -289,9 +281,11 @@ fn worker(
         cpus_granted: affinity::of(known.tid)
             .map(|cpus| ranges::ranges(cpus.iter()))
             .unwrap_or_default(),
-        last_cpu: last_cpu.and_then(|cpu| cpu.parse().ok()),
+        last_cpu: last_cpu(known.tid),
         activity: activity.to_owned(),
+        activity_age,
         call,
+        longest_step: longest.map(told),
         ticks: counters.ticks,
         steps: counters.steps,
         idle_ticks: counters.idle_ticks,
@@ -302,6 +296,20 @@ fn worker(
         queued,
         capacity: u32::try_from(TASKS).unwrap_or(u32::MAX),
     }
+}
+
+/// Seconds since the worker went to sleep, or woke.
+fn turned(shared: &Shared) -> Option<f64> {
+    let since = shared.watch.turned()?;
+    Some(clock::monotonic_ns().saturating_sub(since) as f64 / 1e9)
+}
+
+/// The CPU that a thread ran on last.
+fn last_cpu(tid: u32) -> Option<u32> {
+    let stat = thread_file(tid, "stat")?;
+    // The 39th field, counted from behind the name, which may have blanks.
+    let (_, rest) = stat.rsplit_once(')')?;
+    rest.split_whitespace().nth(36)?.parse().ok()
 }
 
 /// How long a worker that was rung may take to wake.
@@ -341,6 +349,10 @@ fn task(
         Since::Before(time) => (None, seconds(time)),
         Since::Unknown => (None, 0.0),
     };
+    let age = last.map(|last| seconds(last.time));
+    let (unfired, fired) = (data.filter(|_| waits))
+        .map(|data| words(view, data, (age, least_age)))
+        .unwrap_or_default();
     Task {
         rank: shared.core.rank_of(view.ticket).unwrap_or_default().0,
         kind: view.kind.to_string(),
@@ -348,18 +360,17 @@ fn task(
         sequence: view.sequence as u64,
         context: view.context.to_string(),
         state: view.state.to_string(),
-        age: last.map(|last| seconds(last.time)),
+        age,
         least_age,
         status: last
             .filter(|_| view.state == RunState::Done)
             .map(|last| last.change.status.0),
         block: data.filter(|_| runs && network).and_then(block),
-        unfired: data
-            .filter(|_| waits)
-            .map(|data| unfired(view, data))
-            .unwrap_or_default(),
+        unfired,
+        fired,
         barrier: data.filter(|_| runs && !network).and_then(barrier),
         unread: contexts.is_none(),
+        ..Task::default()
     }
 }
 
@@ -375,19 +386,32 @@ fn block(data: &ContextData) -> Option<Block> {
     })
 }
 
-fn unfired(view: &TaskView, data: &ContextData) -> Vec<StartWord> {
+/// The start words of a task that has waited for so long, or so long at least: those that have not fired, and those that have.
+fn words(
+    view: &TaskView,
+    data: &ContextData,
+    (age, least_age): (Option<f64>, f64),
+) -> (Vec<StartWord>, Vec<StartWord>) {
     let words = (0..)
         .map(Stream)
         .map_while(|stream| Some((stream, data.word(view.kind, stream)?)));
-    words
-        .map(|(stream, word)| (stream, word.address(), word.load()))
-        .filter(|(.., word)| !waiting::is_fired(data, *word))
-        .map(|(stream, address, word)| StartWord {
+    let (mut unfired, mut fired) = (Vec::new(), Vec::new());
+    for (stream, word) in words {
+        let value = word.load();
+        let is_fired = waiting::is_fired(data, value);
+        let waited = (!is_fired).then_some((age, least_age));
+        // The device tells no time.
+        let (age, least_age) = waited.unwrap_or_default();
+        let words = if is_fired { &mut fired } else { &mut unfired };
+        words.push(StartWord {
             stream: stream.0.into(),
-            address: address as u64,
-            word,
-        })
-        .collect()
+            address: word.address() as u64,
+            word: value,
+            age,
+            least_age,
+        });
+    }
+    (unfired, fired)
 }
 
 fn barrier(data: &ContextData) -> Option<BarrierWait> {
@@ -434,6 +458,7 @@ mod tests {
             kind: TaskKind::Network,
             sequence: 0,
             state: RunState::WaitingDeviceTrigger,
+            appended: 0,
         };
         let judged = |contexts: Option<&[Entry]>| {
             let waiting = task(

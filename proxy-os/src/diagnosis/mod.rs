@@ -3,7 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | [`record`] | what a report says: plain data, a versioned schema |
-//! | `collect`, `buses`, `known` | reading it from the live process, without waiting for anybody |
+//! | `collect`, `buses`, `environment`, `known` | reading it from the live process, without waiting for anybody |
 //! | `moments` | since when each task is in its state |
 //! | `verdict` | from the facts to one sentence |
 //! | `text`, `merge` | for people; many ranks' reports in one sentence |
@@ -12,6 +12,7 @@
 
 mod buses;
 mod collect;
+mod environment;
 mod fetch;
 mod known;
 mod latencies;

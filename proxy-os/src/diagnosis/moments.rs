@@ -37,27 +37,35 @@ pub(super) struct Moments {
     /// What the black box has, oldest first.
     pub(super) records: Vec<Record>,
     last: HashMap<Key, Record>,
+    /// The first change of each task, where it is in `records`.
+    first: HashMap<Key, u64>,
     /// Every change from then on is in `records`.
     whole_since: Option<u64>,
     /// When the watchdog first saw tasks in the states that they are still in.
     seen: HashMap<Ticket, u64>,
+    /// When the watchdog first saw tasks at all.
+    met: HashMap<Ticket, u64>,
 }
 
 impl Moments {
     /// Reads what is known of these tasks; with `queued` also of those that no step has come to. The answer says whether the watchdog could
-    /// be asked, where it had to be.
+    /// be asked, if there was a task to ask about.
     pub(super) fn read(shared: &Shared, views: &[TaskView], queued: bool) -> (Self, bool) {
         let written = shared.recorder.written();
         let mut moments = Self::of(shared.recorder.iter().collect(), written);
         let asked: Vec<&TaskView> = (views.iter())
             .filter(|view| moments.is_left_to_watchdog(view, queued))
             .collect();
-        if asked.is_empty() {
+        if views.is_empty() {
             return (moments, true);
         }
         let Some(tracks) = known::lock(&shared.tracks) else {
             return (moments, false);
         };
+        let met = views
+            .iter()
+            .filter_map(|view| Some((view.ticket, tracks.first(view)?)));
+        moments.met = met.collect();
         let unmoved = asked.iter().filter_map(|view| {
             let since = tracks.unmoved(view)?;
             Some((view.ticket, since))
@@ -80,10 +88,32 @@ impl Moments {
         };
         Self {
             last: (records.iter().map(|record| (key(record), *record))).collect(),
+            // Of two executions of one number the later one's.
+            first: (records.iter())
+                .filter(|record| record.change.from == RunState::Init)
+                .map(|record| (key(record), record.time))
+                .collect(),
             whole_since: whole_since(&records, written),
             records,
             seen: HashMap::new(),
+            met: HashMap::new(),
         }
+    }
+
+    /// A time at which a task was there: the first that is known.
+    pub(super) fn there(&self, view: &TaskView) -> Option<u64> {
+        let changed = match self.since(view) {
+            Since::At(record) => Some(record.time),
+            Since::Before(time) => Some(time),
+            Since::Unknown => None,
+        };
+        let stepped = (view.state != RunState::Init).then(|| self.first.get(&key(view)).copied());
+        let met = self.met.get(&view.ticket).copied();
+        changed
+            .into_iter()
+            .chain(stepped.flatten())
+            .chain(met)
+            .min()
     }
 
     fn is_left_to_watchdog(&self, view: &TaskView, queued: bool) -> bool {
@@ -149,6 +179,7 @@ mod tests {
         Record {
             number,
             time,
+            tick: 0,
             change,
         }
     }
@@ -175,6 +206,7 @@ mod tests {
             kind: change.kind,
             sequence: 0,
             state,
+            appended: 0,
         }
     }
 
@@ -204,12 +236,33 @@ mod tests {
     }
 
     #[test]
-    fn h48_a_watchdog_that_cannot_be_asked_is_told_of_and_asked_only_where_it_has_to_be() {
+    fn h46_a_task_is_there_since_the_first_that_is_known_of_it() {
+        let mut first = record(40, 4000);
+        first.change.from = RunState::Init;
+        let mut last = record(41, 4100);
+        last.change = Change {
+            from: RunState::Progressing,
+            ..first.change
+        };
+        let mut moments = Moments::of(vec![first, last], 42);
+        let idle = view(40, RunState::Idle);
+        assert_eq!(moments.since(&idle), Since::At(last));
+        assert_eq!(moments.there(&idle), Some(4000), "its first step");
+        moments.met.insert(idle.ticket, 3900);
+        assert_eq!(moments.there(&idle), Some(3900), "seen before that");
+        let fresh = view(41, RunState::Init);
+        assert_eq!(moments.there(&fresh), None);
+        moments.met.insert(fresh.ticket, 7);
+        assert_eq!(moments.there(&fresh), Some(7));
+    }
+
+    #[test]
+    fn h48_a_watchdog_that_cannot_be_asked_is_told_of() {
         let queue = ProxyQueue::without_worker(Gid(4602), &Settings::default()).unwrap();
         let shared = queue.shared();
         let fresh = [view(40, RunState::Init)];
         let held = shared.tracks.lock().unwrap();
-        assert!(Moments::read(shared, &fresh, false).1, "not asked");
+        assert!(Moments::read(shared, &[], true).1, "nothing to ask");
         let (moments, asked) = Moments::read(shared, &fresh, true);
         assert!(!asked);
         assert_eq!(moments.since(&fresh[0]), Since::Unknown);

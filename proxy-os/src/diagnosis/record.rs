@@ -1,13 +1,23 @@
 //! What a report says: plain data with a versioned schema, the same for the API, for C, for files and for the report socket.
 //!
-//! Fields are only ever added within one version of the schema; a reader ignores those that it does not know, and takes a field that
-//! an older writer has not written for empty. Times are
-//! nanoseconds of the monotonic clock where the name ends in `_ns`, and ages are seconds.
+//! The schema's version is two numbers, `MAJOR.MINOR`: fields are only ever added within one major number, and each addition has a minor number of
+//! its own. A reader ignores fields that it does not know, and takes a field that an older writer has not written for empty. Times are
+//! nanoseconds of the monotonic clock where the name ends in `_ns`, and ages are seconds. What is null is not known.
+//!
+//! Three things are known in part only, as a worker reads no clock in its steps and a device tells no time: how old a task is, unless the
+//! setting NEURON_RT_PROXY_LATENCY_FROM_APPEND has producers read the clock (else [`Task::least_total_age`], from the black box and the
+//! watchdog's looks); a worker's longest step ([`Worker::longest_step`], of what observers have seen); since when a start word has fired.
 
 use serde::{Deserialize, Serialize};
 
 /// Name and version of the schema.
-pub const SCHEMA: &str = "proxy-report/1";
+pub const SCHEMA: &str = "proxy-report/1.1";
+
+/// Whether a report of this schema can be read: one of the same major number.
+pub(super) fn is_readable(schema: &str) -> bool {
+    let minor = schema.strip_prefix("proxy-report/1");
+    minor.is_some_and(|minor| minor.is_empty() || minor.starts_with('.'))
+}
 
 /// One process, all its groups and buses, at one time.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -49,6 +59,8 @@ pub struct Process {
     pub program: String,
     /// Version of this driver.
     pub version: String,
+    /// The build id that the linker has given the file that holds this driver.
+    pub build_id: Option<String>,
     /// Host name.
     pub host: String,
     /// Kernel release.
@@ -59,6 +71,8 @@ pub struct Process {
     pub wall_clock: f64,
     /// CPUs that the process may use.
     pub cpus: String,
+    /// Its cpuset, as the kernel names it; empty where there is none.
+    pub cpuset: String,
     /// Limit of open files.
     pub open_files: u64,
     /// Inode of the pid namespace: two processes with the same number see the same process ids.
@@ -86,6 +100,8 @@ pub struct Group {
     pub ended: u64,
     /// The last execution that ended, as the black box has it.
     pub last_ended_exec: Option<u64>,
+    /// How far each context has come, in order of rank.
+    pub contexts: Vec<ContextProgress>,
     /// Tasks that ended with an error, by code.
     pub errors: Vec<ErrorCount>,
     /// The worker.
@@ -96,6 +112,21 @@ pub struct Group {
     pub history: Vec<Change>,
     /// How long tasks waited and ran, for each kind and span that has a value.
     pub latencies: Vec<Latency>,
+}
+
+/// How far one context has come.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ContextProgress {
+    /// Context, as messages name it.
+    pub context: String,
+    /// Its rank.
+    pub rank: u32,
+    /// The last sequence number that was given out; null = none. An arm, and an append that was refused because the queue is shut, take
+    /// one, too.
+    pub last_enqueued: Option<u64>,
+    /// All of its tasks up to this sequence number have ended; null = the first has not.
+    pub last_completed: Option<u64>,
 }
 
 /// How long one span of the tasks of one kind took, in seconds.
@@ -150,8 +181,13 @@ pub struct Worker {
     pub last_cpu: Option<u32>,
     /// In a word: asleep, awake, inside the library, ended, dead.
     pub activity: String,
+    /// Seconds that it has been there: asleep, awake since it last slept, or inside the call.
+    pub activity_age: Option<f64>,
     /// The library call that it is inside of.
     pub call: Option<Call>,
+    /// The longest library call that observers have found it inside of, with the age when they last saw it there; most of the time of a step is
+    /// that of its calls. The worker reads no clock for this: a call that is over between two looks of the watchdog is not known.
+    pub longest_step: Option<Call>,
     /// Ticks.
     pub ticks: u64,
     /// Steps of tasks.
@@ -202,12 +238,21 @@ pub struct Task {
     pub age: Option<f64>,
     /// Seconds that it has been in this state at least, where `age` is not known; 0 = nothing is known of that either.
     pub least_age: f64,
+    /// Ticks of the worker since it came into this state, that of the change included, if the black box still has it. A worker that sleeps
+    /// makes none.
+    pub ticks_in_state: Option<u64>,
+    /// Seconds since its append, where producers note the time.
+    pub total_age: Option<f64>,
+    /// Seconds since its append at least, where `total_age` is not known; 0 = nothing is known of that either.
+    pub least_total_age: f64,
     /// Status, once done.
     pub status: Option<i32>,
     /// The selected block, its place (from 1) and how many there are, for a task that has entered the library.
     pub block: Option<Block>,
-    /// Start words that have not fired.
+    /// Start words that have not fired, of a task that waits for its device.
     pub unfired: Vec<StartWord>,
+    /// Those that have, of the same task.
+    pub fired: Vec<StartWord>,
     /// At a host barrier: who has arrived and who has not.
     pub barrier: Option<BarrierWait>,
     /// Block, start words and barrier could not be read, as the contexts of the group were locked.
@@ -230,7 +275,7 @@ pub struct Block {
     pub last_return: i32,
 }
 
-/// A start word that the device has not written.
+/// A start word of a task that waits for its device.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StartWord {
@@ -240,6 +285,10 @@ pub struct StartWord {
     pub address: u64,
     /// Its value.
     pub word: u32,
+    /// Seconds that it has been waited for, if the black box still has the moment; of a word that has fired it is not known since when.
+    pub age: Option<f64>,
+    /// Seconds that it has been waited for at least, where `age` is not known; 0 = nothing is known of that either.
+    pub least_age: f64,
 }
 
 /// A wait at a host barrier.
@@ -290,7 +339,7 @@ pub struct Bus {
     pub rank: u32,
     /// Ranks of the bus.
     pub world: u32,
-    /// Version of the memory that the ranks share.
+    /// Version of the memory that the ranks share: that of every rank, as others are not let in.
     pub layout: u32,
     /// What is going on: the phase that this rank sleeps in (join, connect, send, receive, all-gather, barrier SLOT #GENERATION), or idle.
     pub phase: String,
@@ -315,6 +364,22 @@ pub struct Peer {
     /// In a word: absent, joining, joined, late (joined, and waited for by this rank), left, dead (its process or its connection ended without
     /// a farewell).
     pub state: String,
+    /// What that is known from.
+    pub evidence: String,
+    /// The last that was seen of it: its arrival for the latest execution, of all barriers of the bus.
+    pub last_seen: Option<LastSeen>,
+}
+
+/// An arrival at a barrier.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LastSeen {
+    /// Slot of the barrier on its bus.
+    pub slot: u32,
+    /// How often the rank has arrived there.
+    pub generation: u32,
+    /// Execution id.
+    pub exec: u64,
 }
 
 /// One collective library.
@@ -325,8 +390,12 @@ pub struct Library {
     pub name: String,
     /// The file that was loaded.
     pub path: String,
-    /// Its version in words.
+    /// Its version in words, the hash of its source behind it.
     pub version: String,
+    /// The number of its interface.
+    pub interface: Option<u64>,
+    /// The build id that the linker has given it.
+    pub build_id: Option<String>,
     /// Why it was not loaded.
     pub error: Option<String>,
 }

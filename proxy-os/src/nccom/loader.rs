@@ -16,7 +16,7 @@ use libloading::os::unix::{self, RTLD_LOCAL, RTLD_NOW};
 
 use super::abi::{self, Table, VersionInfo};
 use super::error::{Attempt, LoadError, loader_text};
-use super::{image, shared};
+use super::{build_id, image, shared};
 use crate::{log, sys};
 
 /// A loaded library with all of its exports. Dropping it neither closes the library nor calls anything in it.
@@ -28,6 +28,7 @@ pub struct Library {
     id: usize,
     path: PathBuf,
     version: Version,
+    build_id: Option<String>,
     table: Table,
     /// The workers end before the library does.
     pub(super) leaving: Once,
@@ -100,6 +101,7 @@ impl Library {
         let library = Self {
             handle,
             id,
+            build_id: build_id::of(&path),
             path,
             version,
             table,
@@ -117,6 +119,16 @@ impl Library {
     /// What the library says it is.
     pub fn version(&self) -> &Version {
         &self.version
+    }
+
+    /// The number of its interface, which it was loaded for having.
+    pub fn interface(&self) -> u64 {
+        abi::COMPATIBILITY_ID
+    }
+
+    /// The build id that the linker has given its file, in hexadecimal digits; `None` if there is none.
+    pub fn build_id(&self) -> Option<&str> {
+        self.build_id.as_deref()
     }
 
     /// All exports but the version probe, for calls that have no method here.

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`abi`] | the 37 names, their signatures, the records of their arguments |
 //! | `image` | what has to be true of a file before it is opened |
+//! | `build_id` | which build a file is, as its linker has noted it |
 //! | [`loader`] | opening, version gate, symbols: all or nothing |
 //! | [`shared`](shared()) | one [`Library`] per file and process, kept reasons of failure, unloading |
 //! | [`calls`] | typed calls |
@@ -16,6 +17,7 @@
 
 pub mod abi;
 mod bootstrap;
+mod build_id;
 pub mod calls;
 pub mod error;
 mod image;
@@ -25,6 +27,7 @@ pub(crate) mod seam;
 mod shared;
 
 pub use bootstrap::BootstrapLink;
+pub(crate) use build_id::own as own_build_id;
 pub use calls::Comm;
 pub use error::{Attempt, Busy, CallError, LoadError, MissingSymbol, UnloadError};
 pub use loader::{Library, Version};

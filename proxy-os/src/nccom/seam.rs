@@ -24,8 +24,8 @@ pub(crate) struct WorkerPorts {
     /// Contexts by place, as far as this worker has seen them, so that a tick takes no lock.
     contexts: Vec<Option<(ContextId, Arc<ContextData>)>>,
     stopwatch: Stopwatch,
-    /// The time, if it was read in this tick.
-    now: Option<u64>,
+    /// The time and the ticks before this one, if they were read in this tick.
+    now: Option<(u64, u64)>,
     /// The queue is traced, as of the tick's beginning.
     traced: bool,
     /// While the queue is traced: the block that each stream was last progressed on.
@@ -70,11 +70,12 @@ impl WorkerPorts {
     /// The time of what happens now: read once for all that one tick does before its next start or stop call, the calls that
     /// may take long whatever they answer, as a clock costs more than what is timed. While the queue is traced, which has
     /// times of its own, always.
-    fn now(&mut self) -> u64 {
+    fn now(&mut self) -> (u64, u64) {
         if self.traced {
             self.now = None;
         }
-        *self.now.get_or_insert_with(clock::monotonic_ns)
+        let watch = &self.shared.watch;
+        *(self.now).get_or_insert_with(|| (clock::monotonic_ns(), watch.ticks()))
     }
 
     fn data(&self, id: ContextId) -> Option<&ContextData> {
@@ -298,7 +299,7 @@ impl Blocks for WorkerPorts {
 impl Observer for WorkerPorts {
     fn drained(&mut self, task: Drained) {
         let appended = match task.appended {
-            0 => self.now(),
+            0 => self.now().0,
             time => time,
         };
         self.stopwatch.drained(task.slot, appended);
@@ -318,9 +319,9 @@ impl Observer for WorkerPorts {
     }
 
     fn changed(&mut self, change: &Change) {
-        let now = self.now();
+        let (now, tick) = self.now();
         let shared = &*self.shared;
-        shared.recorder.record(now, change);
+        shared.recorder.record(now, tick, change);
         shared.trace.changed(now, change);
         (self.stopwatch).changed(change, now, &shared.latencies, shared.chart.as_ref());
         if change.to == RunState::Done && !change.status.is_success() {

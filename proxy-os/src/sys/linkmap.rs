@@ -1,7 +1,11 @@
-//! Where the dynamic loader found a library.
-#![allow(unsafe_code, reason = "dlinfo is a C call that answers with a pointer")]
+//! Where the dynamic loader found a library, and this code.
+#![allow(
+    unsafe_code,
+    reason = "dlinfo and dladdr are C calls that answer with pointers"
+)]
 
 use std::ffi::{CStr, OsStr, c_char, c_void};
+use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
@@ -32,4 +36,26 @@ pub(crate) unsafe fn path_of(handle: *mut c_void) -> Option<PathBuf> {
     // SAFETY: the loader's names are null-terminated and live as long as the entry.
     let name = unsafe { CStr::from_ptr(name) };
     std::fs::canonicalize(OsStr::from_bytes(name.to_bytes())).ok()
+}
+
+/// The file that this code was loaded from, symbolic links resolved: a program, or a library of one.
+pub(crate) fn own() -> Option<PathBuf> {
+    let mut found = MaybeUninit::<libc::Dl_info>::zeroed();
+    let here = own as fn() -> Option<PathBuf>;
+    // SAFETY: any address may be asked for, and the answer is written to `found`.
+    let answer = unsafe { libc::dladdr(here as *const c_void, found.as_mut_ptr()) };
+    if answer == 0 {
+        return None;
+    }
+    // SAFETY: all zero is a valid answer without names, and the call may have filled it in.
+    let name = unsafe { found.assume_init() }.dli_fname;
+    if name.is_null() {
+        return None;
+    }
+    // SAFETY: the loader's names are null-terminated, and this one lives as long as this code is loaded.
+    let name = unsafe { CStr::from_ptr(name) };
+    // A program is named as it was called, perhaps relative to a folder that was left since.
+    let path = std::fs::canonicalize(OsStr::from_bytes(name.to_bytes()));
+    path.or_else(|_| std::fs::canonicalize("/proc/self/exe"))
+        .ok()
 }

@@ -100,6 +100,21 @@ fn h46_h54_a_device_that_never_fires_is_the_verdict_with_stream_address_and_valu
         RunState::WaitingDeviceTrigger.to_string()
     );
     assert_eq!(group.worker.name, format!("proxy-{}", queue.tid()));
+    let task = &group.tasks[0];
+    let [unfired, fired] = [&task.unfired[0], &task.fired[0]];
+    assert_eq!((unfired.stream, unfired.age), (1, task.age));
+    assert_eq!((fired.stream, fired.word, fired.age), (0, 7, None));
+    assert!(
+        task.age.is_some() && task.ticks_in_state.is_some(),
+        "{task:?}"
+    );
+    assert_eq!(task.total_age, None, "no producer reads a clock");
+    assert!(task.least_total_age >= task.age.unwrap(), "{task:?}");
+    let [context] = &group.contexts[..] else {
+        panic!("{report}")
+    };
+    let numbers = (context.last_enqueued, context.last_completed);
+    assert_eq!((context.rank, numbers), (5, (Some(0), None)));
     end(&queue);
 }
 
@@ -143,7 +158,15 @@ fn h48_a_call_that_does_not_return_is_named_while_the_worker_is_inside_it() {
     let expected = "group 603: the worker has been inside neuronNetworkProxyProgress for ";
     assert!(sentence.starts_with(expected), "{sentence}");
     assert!(sentence.ends_with("; 1 task waits for it"), "{sentence}");
-    assert_eq!(report.groups[0].worker.activity, "inside the library");
+    let worker = &report.groups[0].worker;
+    assert_eq!(worker.activity, "inside the library");
+    assert!(worker.activity_age.is_some(), "{worker:?}");
+    let longest = loop {
+        if let Some(longest) = report_of(603).groups.remove(0).worker.longest_step {
+            break longest;
+        }
+    };
+    assert_eq!(longest.function, "neuronNetworkProxyProgress");
     script.release();
     let answer = queue.consume(execution.network, Patience::until(PATIENCE));
     assert_eq!(answer, Ok(Status::SUCCESS));
@@ -223,11 +246,17 @@ fn a_report_survives_its_own_json() {
     let json = report.to_json().unwrap();
     let back = Report::from_json(&json).unwrap();
     assert_eq!(back.to_json().unwrap(), json);
-    assert_eq!(back.schema, "proxy-report/1");
-    let other = json.replace("proxy-report/1", "proxy-report/2");
+    assert_eq!(back.schema, "proxy-report/1.1");
+    let other = json.replace("proxy-report/1.1", "proxy-report/2");
     let refused = Report::from_json(&other).unwrap_err().to_string();
-    let expected = r#"schema is "proxy-report/2", accepted: "proxy-report/1""#;
+    let expected = r#"schema is "proxy-report/2", accepted: "proxy-report/1.1" and others of its major number"#;
     assert_eq!(refused, expected);
+    for readable in ["proxy-report/1", "proxy-report/1.7"] {
+        let json = json.replace("proxy-report/1.1", readable);
+        assert!(Report::from_json(&json).is_ok(), "{readable}");
+    }
+    let other = json.replace("proxy-report/1.1", "proxy-report/11");
+    assert!(Report::from_json(&other).is_err());
     let older: Report =
         serde_json::from_str(r#"{"verdict": "v", "groups": [{"gid": 3}]}"#).unwrap();
     assert_eq!(

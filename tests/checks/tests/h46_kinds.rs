@@ -178,6 +178,20 @@ fn h46_a_silent_rank_is_late_and_a_killed_one_dead() {
         assert_eq!(around_age(&text), expected);
         assert_eq!(states(&bus), ["joined", "late", "dead"]);
         assert_eq!(bus.peers[2].pid, pid);
+        let late = "its word on the bus says that it is there, and receive lacks it";
+        assert_eq!(bus.peers[1].evidence, late);
+        // Whoever of the hub and the watcher is first.
+        let dead = &bus.peers[2].evidence;
+        let noticed = [
+            "its process ended without a farewell",
+            "its connection ended without a farewell",
+            "its word on the bus says that it is dead, as others have noticed",
+        ];
+        assert!(noticed.contains(&dead.as_str()), "{dead}");
+        assert!(
+            (bus.peers.iter()).all(|peer| peer.last_seen.is_none()),
+            "no barrier"
+        );
         silent.send(0, 0, b"here I am", AMPLE).unwrap();
         waiting.join().unwrap();
     });
@@ -212,6 +226,19 @@ fn h46_a_barrier_names_slot_generation_missing_and_arrived() {
     });
     assert_eq!(stall.kind, StallKind::BarrierWaiting);
     assert_eq!((stall.exec, &*stall.missing), (Some(812), "1,3"));
+    let seen = |bus: &record::Bus| -> Vec<Option<(u32, u32, u64)>> {
+        let seen = |last: &record::LastSeen| (last.slot, last.generation, last.exec);
+        let peers = bus.peers.iter();
+        peers
+            .map(|peer| peer.last_seen.as_ref().map(seen))
+            .collect()
+    };
+    let arrived = Some((5, 1, 812));
+    let expected = [arrived, None, arrived, None];
+    assert!(
+        report.buses.iter().any(|bus| seen(bus) == expected),
+        "{report}"
+    );
     let rank = stall.rank.unwrap();
     assert!(rank == 0 || rank == 2, "{rank}");
     let expected = format!(

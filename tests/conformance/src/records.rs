@@ -35,13 +35,15 @@ fn the_black_box_keeps_the_newest() -> Outcome {
             to: RunState::Progressing,
             status: Status::SUCCESS,
         };
-        recorder.record(exec << 33, &change);
+        recorder.record(exec << 33, exec << 34, &change);
     }
     ensure!(recorder.written() == 10, "all are counted");
     let newest = recorder.iter().map(|record| record.change.exec.0 >> 32);
     ensure!(newest.eq(6..10), "the last four, in order, 64 bits each");
     let times = recorder.iter().map(|record| record.time >> 33);
     ensure!(times.eq(6..10), "with their times");
+    let ticks = recorder.iter().map(|record| record.tick >> 34);
+    ensure!(ticks.eq(6..10), "and with their ticks");
     ensure!(recorder.read(0).is_none(), "the first is gone");
     Ok(())
 }

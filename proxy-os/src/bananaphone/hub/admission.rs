@@ -10,6 +10,7 @@ use super::super::error::JoinError;
 use super::super::hello::{BadRecord, Failure, Hello, RECORD_LIMIT, Refusal, Reply};
 use super::super::kill::{self, Point};
 use super::super::line;
+use super::super::sight::Death;
 use super::super::wait;
 use super::super::watch::bury;
 use super::{Member, PATIENCE, RETRY, STRANGERS, Service, Stranger};
@@ -147,7 +148,7 @@ impl Service {
         self.seen = self.seen.with(rank);
         let Ok(line) = line else {
             self.segment
-                .with(|segment| bury(*segment, rank, self.terms.share));
+                .with(|segment| bury(*segment, rank, self.terms.share, Death::Process));
             return;
         };
         kill::point(Point::LetIn);

@@ -52,6 +52,7 @@ fn a_device_that_never_fired_is_named_by_stream_address_and_value() {
         stream,
         address: 0x7f00,
         word: u32::MAX,
+        ..StartWord::default()
     });
     let waiting = Task {
         unfired: words.to_vec(),
@@ -266,6 +267,7 @@ fn a_bus_names_phase_and_peers() {
             rank: 3,
             pid: 0,
             state: "dead".to_owned(),
+            ..Peer::default()
         }],
         ..Bus::default()
     };
@@ -283,6 +285,7 @@ fn the_most_certain_cause_comes_first_and_of_one_kind_the_oldest() {
         stream: 0,
         address: 8,
         word: u32::MAX,
+        ..StartWord::default()
     };
     let device = |age| Task {
         unfired: vec![word.clone()],

@@ -1,7 +1,7 @@
 //! Black box: the worker writes, a reader takes whole records only.
 
 use proxy_core::port::Change;
-use proxy_core::recorder::Recorder;
+use proxy_core::recorder::{Record, Recorder};
 use proxy_core::{ContextId, ExecId, Rank, RunState, Status, TaskKind};
 use proxy_loom::rt::{self, Arc};
 
@@ -26,14 +26,21 @@ fn body() {
         let recorder = Arc::clone(&recorder);
         rt::spawn(move || {
             if let Some(record) = recorder.read(0) {
-                assert_eq!((record.number, record.time), (0, 10), "a torn record");
+                let Record {
+                    number, time, tick, ..
+                } = record;
+                assert_eq!((number, time, tick), (0, 10, 20), "a torn record");
                 assert_eq!(record.change, change(0), "a torn record");
             }
         })
     };
     let writer = rt::spawn(move || {
         for number in 0..2 {
-            recorder.record(u64::from(number) + 10, &change(number));
+            recorder.record(
+                u64::from(number) + 10,
+                u64::from(number) + 20,
+                &change(number),
+            );
         }
     });
     rt::join(writer);
