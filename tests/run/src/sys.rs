@@ -7,7 +7,7 @@ use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use libc::{c_int, c_void, pollfd, socklen_t};
 
@@ -67,7 +67,12 @@ impl Signals {
     /// The next signal that is to end this program, if one has arrived. What tells of a child is passed over: who polls looks after
     /// the children anyway.
     pub(crate) fn ending(&mut self) -> Option<c_int> {
-        std::iter::from_fn(|| self.next()).find(|signal| *signal != libc::SIGCHLD)
+        let ending = std::iter::from_fn(|| self.next()).find(|signal| *signal != libc::SIGCHLD);
+        if ending.is_some() {
+            // Relaxed: see `wait_for_room`.
+            ENDING.store(true, Ordering::Relaxed);
+        }
+        ending
     }
 }
 
@@ -92,6 +97,50 @@ pub(crate) const fn readable(fd: RawFd) -> pollfd {
         events: libc::POLLIN,
         revents: 0,
     }
+}
+
+/// Waits until a line of up to `PIPE_BUF` bytes can be written to a descriptor at once. False = a signal that is to end this program has
+/// come, and a second later there still was no room: a write would wait on, as those signals are blocked.
+pub(crate) fn wait_for_room(fd: RawFd) -> bool {
+    let mut entry = [pollfd {
+        fd,
+        events: libc::POLLOUT,
+        revents: 0,
+    }];
+    let mut told: Option<Instant> = None;
+    loop {
+        // Where it cannot be asked, the write itself finds out.
+        let asked = poll(&mut entry, Some(ROOM_SLICE));
+        if asked.is_err() || entry.iter().any(|entry| entry.revents != 0) {
+            return true;
+        }
+        // Relaxed: a flag of the thread that takes the signals, which is the one that writes.
+        if ENDING.load(Ordering::Relaxed) || pending().is_some() {
+            let since = told.get_or_insert_with(Instant::now);
+            if since.elapsed() >= LAST_WORDS {
+                return false;
+            }
+        }
+    }
+}
+
+/// How long a signal may wait for a writer to look at it.
+const ROOM_SLICE: Duration = Duration::from_millis(100);
+/// How long a reader is waited for once a signal has come.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+/// A signal that ends this program was taken: it is not pending any more.
+static ENDING: AtomicBool = AtomicBool::new(false);
+
+/// A signal that is to end this program, is blocked, and was not taken yet.
+pub(crate) fn pending() -> Option<c_int> {
+    // SAFETY: a signal set is plain bits, which the next call fills in.
+    let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the set is a valid local.
+    check(unsafe { libc::sigpending(&raw mut set) }).ok()?;
+    let mut ending = wanted_signals().into_iter();
+    // SAFETY: the set is a valid local, the number that of a signal.
+    let has = |signal: c_int| unsafe { libc::sigismember(&raw const set, signal) } == 1;
+    ending.find(|signal| *signal != libc::SIGCHLD && has(*signal))
 }
 
 /// Reserves so many bytes of a file, from its beginning.

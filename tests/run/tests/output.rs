@@ -3,9 +3,9 @@
 mod common;
 
 use std::fs;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::fd::{FromRawFd, OwnedFd};
-use std::os::unix::net::UnixDatagram;
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::process::Stdio;
 use std::ptr;
 
@@ -330,6 +330,66 @@ fn a_standard_error_that_is_full_changes_no_exit_code() {
         command.stderr(file.expect("a full device"));
         let status = command.status().expect("it starts");
         assert_eq!(status.code(), Some(code), "{args}");
+    }
+}
+
+/// Where nothing more can be written, as its reader has stopped reading; the reader's end, and the writer's.
+fn filled() -> (UnixStream, OwnedFd) {
+    let (ours, mut theirs) = UnixStream::pair().expect("a pair");
+    theirs.set_nonblocking(true).expect("a socket");
+    while theirs.write(&[b' '; 4096]).is_ok() {}
+    while theirs.write(b" ").is_ok() {}
+    theirs.set_nonblocking(false).expect("a socket");
+    (ours, theirs.into())
+}
+
+/// Children of a process that have not ended.
+fn children(pid: u32) -> usize {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter();
+    let tasks = tasks.flatten().flatten();
+    let lists = tasks.map(|task| fs::read_to_string(task.path().join("children")));
+    let pids: Vec<String> = lists
+        .flat_map(|list| {
+            let list = list.unwrap_or_default();
+            list.split_whitespace()
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        })
+        .collect();
+    let runs = |pid: &&String| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let state = stat
+            .rsplit_once(") ")
+            .and_then(|(_, rest)| rest.chars().next());
+        state.is_some_and(|state| state != 'Z')
+    };
+    pids.iter().filter(runs).count()
+}
+
+/// A pager at its first page, say: a signal ends the run all the same, when it waits for one of its readers or for both.
+#[test]
+fn a_reader_that_has_stopped_keeps_no_signal_away() {
+    for (args, both) in [
+        ("allr -r 2 -b 4 -e 4 -n 2", false),
+        ("allr -r 2 -b 4 -e 4 -n 2", true),
+        ("bus -r 2 -n 1 -w 0", false),
+    ] {
+        let (_reader, full) = filled();
+        let mut command = command(args);
+        let second = full.try_clone().expect("a descriptor");
+        command.stderr(if both { second.into() } else { Stdio::null() });
+        let mut child = command.stdout(full).spawn().expect("it starts");
+        let pid = child.id();
+        common::until("its ranks run", || children(pid) > 0);
+        common::until("its ranks have ended", || children(pid) == 0);
+        common::signal(pid.cast_signed(), libc::SIGTERM);
+        let mut ended = None;
+        common::until("it has ended", || {
+            ended = child.try_wait().expect("our child");
+            ended.is_some()
+        });
+        let code = ended.and_then(|status| status.code());
+        assert_eq!(code, Some(143), "{args}, both: {both}");
     }
 }
 

@@ -8,7 +8,6 @@ mod ranks;
 mod table;
 
 use std::ffi::OsString;
-use std::io::{self, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitCode, Output};
 
@@ -129,10 +128,7 @@ fn measure(subject: Subject, options: &Options) -> Result<ExitCode, String> {
     };
     let ended = match ranks::run(&start)? {
         Over::Ended(ended) => ended,
-        Over::Signalled(signal) => {
-            let code = screen::signalled(signal, "all ranks", screen::note);
-            return Ok(ExitCode::from(code));
-        }
+        Over::Signalled(signal) => return Ok(signalled(signal)),
     };
     if let Some(message) = failure(&ended) {
         return Err(message);
@@ -141,10 +137,14 @@ fn measure(subject: Subject, options: &Options) -> Result<ExitCode, String> {
         serde_json::from_slice(ended.first().map_or(&[], |rank| &rank.output.stdout))
             .map_err(|error| format!("rank 0 said something that is no table: {error}"))?;
     let text = table::text(&start, &rows);
-    io::stdout()
-        .write_all(text.as_bytes())
-        .map_err(screen::unwritten)?;
-    Ok(ExitCode::SUCCESS)
+    match text.lines().try_for_each(screen::line) {
+        Ok(()) => Ok(ExitCode::SUCCESS),
+        Err(unwritten) => screen::unwritten_or_signal(unwritten).map(signalled),
+    }
+}
+
+fn signalled(signal: i32) -> ExitCode {
+    ExitCode::from(screen::signalled(signal, "all ranks", screen::note))
 }
 
 /// The message of the rank whose failure is the cause: one that was killed, else one that ended otherwise without telling why, else the

@@ -167,7 +167,10 @@ fn conclude(
 ) -> Result<(u8, String), String> {
     let average = rows.iter().map(|row| row.busbw).sum::<f64>() / rows.len().max(1) as f64;
     let footer = screen.line(&format!("Avg bus bandwidth: {average:.4}GB/s"));
-    footer.map_err(screen::unwritten)?;
+    if let Err(unwritten) = footer {
+        let signal = screen::unwritten_or_signal(unwritten)?;
+        return Ok(signalled(signal, screen));
+    }
     json.map_or(Ok(()), |json| json.write(job, &output.stats, rows))?;
     let wrong = rows.iter().filter(|row| !row.wrong.is_empty()).count();
     match wrong {

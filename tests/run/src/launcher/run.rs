@@ -1,5 +1,6 @@
 //! The launcher's loop: one poll over signals, pipes and other nodes, one step per message.
 
+use std::io;
 use std::ops::Range;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -8,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::crew::Crew;
 use super::nodes::{Door, Report};
 use super::roll::Roll;
-use super::screen::{Screen, unwritten};
+use super::screen::{Screen, unwritten_or_signal};
 use super::verdict::{Cause, Finding, Verdict};
 use crate::cli::Output;
 use crate::job::Start;
@@ -104,7 +105,9 @@ impl<'a> Run<'a> {
                 return Ok(End::Signalled(signal));
             }
             self.hear()?;
-            self.show_rows()?;
+            if let Err(unwritten) = self.show_rows() {
+                return unwritten_or_signal(unwritten).map(End::Signalled);
+            }
             if let Some(failure) = self.failure() {
                 return Ok(End::Failed(failure));
             }
@@ -220,11 +223,11 @@ impl<'a> Run<'a> {
     }
 
     /// Shows every size that all ranks are through with, under the lines that are there since all have met.
-    fn show_rows(&mut self) -> Result<(), String> {
+    fn show_rows(&mut self) -> io::Result<()> {
         let job = &self.start.job;
         if !self.headed && self.roll.have_met() {
             self.headed = true;
-            self.screen.line(&describe(job)).map_err(unwritten)?;
+            self.screen.line(&describe(job))?;
         }
         while let Some(results) = self.roll.next_size() {
             let row = Row::new(job, &self.output.stats, &results);
@@ -234,7 +237,7 @@ impl<'a> Run<'a> {
             let line = self.table.row(job, &row);
             let head = self.rows.is_empty().then(|| self.table.head());
             for line in head.into_iter().chain([line]) {
-                self.screen.line(&line).map_err(unwritten)?;
+                self.screen.line(&line)?;
             }
             row.complaints()
                 .for_each(|complaint| self.screen.note(&complaint));

@@ -1,7 +1,10 @@
 //! What the user sees: the table on standard output, everything else on standard error.
 
 use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsRawFd;
 use std::process::ExitCode;
+
+use crate::sys;
 
 /// The two streams, and the progress line that may be on the second one.
 #[derive(Debug)]
@@ -23,7 +26,7 @@ impl Screen {
     /// A line of the table. The error is that of standard output.
     pub(super) fn line(&mut self, text: &str) -> io::Result<()> {
         self.erase();
-        io::stdout().write_all(format!("{text}\n").as_bytes())
+        line(text)
     }
 
     /// A line for the user's attention.
@@ -48,8 +51,20 @@ impl Screen {
     }
 }
 
-/// A line on standard error, which ends nothing when it is full or closed: nobody is left to be told.
+/// A line of a table on standard output. Its reader is waited for until a signal comes, which is then in [`unwritten_or_signal`].
+pub(crate) fn line(text: &str) -> io::Result<()> {
+    if !sys::wait_for_room(io::stdout().as_raw_fd()) {
+        return Err(io::ErrorKind::Interrupted.into());
+    }
+    io::stdout().write_all(format!("{text}\n").as_bytes())
+}
+
+/// A line on standard error, which ends nothing when it is full or closed: nobody is left to be told. Its reader is waited for until a
+/// signal comes.
 pub(crate) fn note(text: &str) {
+    if !sys::wait_for_room(io::stderr().as_raw_fd()) {
+        return;
+    }
     // Whole, in one write: other processes write there, too, and this one may be killed between two.
     let _ = io::stderr().write_all(format!("{text}\n").as_bytes());
 }
@@ -70,6 +85,14 @@ pub(crate) fn unwritten(error: io::Error) -> String {
     match error.kind() {
         io::ErrorKind::BrokenPipe => String::new(),
         _ => format!("cannot write standard output: {error}"),
+    }
+}
+
+/// The signal that has come while standard output had no room; else why it cannot be written, as [`unwritten`].
+pub(crate) fn unwritten_or_signal(error: io::Error) -> Result<i32, String> {
+    match error.kind() {
+        io::ErrorKind::Interrupted => sys::pending().ok_or_else(|| unwritten(error)),
+        _ => Err(unwritten(error)),
     }
 }
 

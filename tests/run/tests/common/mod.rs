@@ -274,15 +274,18 @@ impl Running {
 
     /// Asserts that no process of the run is left; ranks of a killed launcher get the time to be reaped by init.
     fn assert_gone(&self) {
-        let since = Instant::now();
-        while !self.processes().is_empty() {
-            assert!(
-                since.elapsed() < LIMIT,
-                "still there: {:?}",
-                self.processes()
-            );
-            std::thread::yield_now();
-        }
+        until("no process of the run is left", || {
+            self.processes().is_empty()
+        });
+    }
+}
+
+/// Returns when `met`, which other processes bring about.
+pub(crate) fn until(what: &str, mut met: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !met() {
+        assert!(since.elapsed() < LIMIT, "not within {LIMIT:?}: {what}");
+        std::thread::yield_now();
     }
 }
 

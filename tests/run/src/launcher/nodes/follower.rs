@@ -14,7 +14,7 @@ use super::{Hello, Order, PROGRAM, Place, Report};
 use crate::cli::Output;
 use crate::job::{Job, Start};
 use crate::launcher::crew::Crew;
-use crate::launcher::screen::{self, Screen, unwritten};
+use crate::launcher::screen::{self, Screen, unwritten_or_signal};
 use crate::launcher::trace::TraceFile;
 use crate::layout::name;
 use crate::sys::{self, Signals, readable};
@@ -231,8 +231,10 @@ fn watch(
             }
             send(link, &report)?;
         }
-        if let Some(line) = head.take_if(|_| crew.ready) {
-            screen.line(&line).map_err(unwritten)?;
+        if let Some(line) = head.take_if(|_| crew.ready)
+            && let Err(unwritten) = screen.line(&line)
+        {
+            return unwritten_or_signal(unwritten).map(Over::Signalled);
         }
         if let Some((until, rank)) = failed
             && until <= Instant::now()
