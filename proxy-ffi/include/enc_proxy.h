@@ -830,6 +830,9 @@ typedef struct enc_proxy_dynamic_sizes {
 /** What was decided. */
 #define ENC_PROXY_LOG_INFO 2
 
+/** What a worker does, task by task: a message per barrier task, on the worker's time. */
+#define ENC_PROXY_LOG_DEBUG 3
+
 /** The entry moves data. */
 #define NET_TRANSFER 0
 
@@ -983,7 +986,7 @@ const char *enc_proxy_last_error(void);
  *
  * - `sink`: called once per message; NULL = standard error, as at first.
  * - `user`: handed to `sink` as it is.
- * - `level`: `ENC_PROXY_LOG_ERROR`, `ENC_PROXY_LOG_WARN` (as at first) or `ENC_PROXY_LOG_INFO`.
+ * - `level`: `ENC_PROXY_LOG_ERROR`, `ENC_PROXY_LOG_WARN` (as at first), `ENC_PROXY_LOG_INFO` or `ENC_PROXY_LOG_DEBUG`.
  *
  * Errors: `NRT_INVALID`. Threads: any, at any time; a message that another thread is writing may still go to the sink before.
  *

@@ -18,6 +18,8 @@ pub const ENC_PROXY_LOG_ERROR: enc_proxy_log_level_t = 0;
 pub const ENC_PROXY_LOG_WARN: enc_proxy_log_level_t = 1;
 /// What was decided.
 pub const ENC_PROXY_LOG_INFO: enc_proxy_log_level_t = 2;
+/// What a worker does, task by task: a message per barrier task, on the worker's time.
+pub const ENC_PROXY_LOG_DEBUG: enc_proxy_log_level_t = 3;
 
 /// Receives one message, terminated, without a line end, from any thread. On a worker's thread, which writes one when a call of the collective
 /// library or a barrier fails, the other tasks of its group wait for the return. On the
@@ -58,6 +60,7 @@ fn forward(level: Level, text: &str) {
         Level::Error => ENC_PROXY_LOG_ERROR,
         Level::Warn => ENC_PROXY_LOG_WARN,
         Level::Info => ENC_PROXY_LOG_INFO,
+        Level::Debug => ENC_PROXY_LOG_DEBUG,
     };
     // SAFETY: `enc_proxy_set_log`'s caller promises that the function may be called with its argument; the text is terminated. A panic of
     // this runtime in it ends in the facade; any other exception aborts there.
@@ -68,7 +71,7 @@ fn forward(level: Level, text: &str) {
 ///
 /// - `sink`: called once per message; NULL = standard error, as at first.
 /// - `user`: handed to `sink` as it is.
-/// - `level`: `ENC_PROXY_LOG_ERROR`, `ENC_PROXY_LOG_WARN` (as at first) or `ENC_PROXY_LOG_INFO`.
+/// - `level`: `ENC_PROXY_LOG_ERROR`, `ENC_PROXY_LOG_WARN` (as at first), `ENC_PROXY_LOG_INFO` or `ENC_PROXY_LOG_DEBUG`.
 ///
 /// Errors: `NRT_INVALID`. Threads: any, at any time; a message that another thread is writing may still go to the sink before.
 ///
@@ -86,9 +89,10 @@ pub unsafe extern "C" fn enc_proxy_set_log(
             ENC_PROXY_LOG_ERROR => Level::Error,
             ENC_PROXY_LOG_WARN => Level::Warn,
             ENC_PROXY_LOG_INFO => Level::Info,
+            ENC_PROXY_LOG_DEBUG => Level::Debug,
             _ => {
                 return Err(Failure::invalid(format_args!(
-                    "level is {level}, accepted: 0 to 2"
+                    "level is {level}, accepted: 0 to 3"
                 )));
             }
         };

@@ -1,6 +1,6 @@
 //! Where messages go: one function that an embedder may replace, and a level.
 //!
-//! Messages come from set-up, tear-down and errors, never from a tick in which nothing goes wrong. A worker writes one when a call of the
+//! Messages come from set-up, tear-down and errors; from a tick in which nothing goes wrong only at [`Level::Debug`]. A worker writes one when a call of the
 //! library or a barrier fails: the other tasks of its group wait for the sink then. No lock is held while a sink runs, so one that takes
 //! its time delays nobody but the thread that it runs on. The first sink takes none: what standard error has no room for is counted
 //! instead of written.
@@ -24,6 +24,8 @@ pub enum Level {
     Warn,
     /// What was decided.
     Info,
+    /// What a worker does, task by task: a message per barrier task, on the worker's time.
+    Debug,
 }
 
 impl fmt::Display for Level {
@@ -32,6 +34,7 @@ impl fmt::Display for Level {
             Self::Error => "ERROR",
             Self::Warn => "WARN",
             Self::Info => "INFO",
+            Self::Debug => "DEBUG",
         })
     }
 }
@@ -65,10 +68,16 @@ pub fn set_level(level: Level) {
     LEVEL.store(level as u8, Ordering::Relaxed);
 }
 
+/// Whether a message of this level would be written.
+#[inline]
+pub(crate) fn passes(level: Level) -> bool {
+    // Relaxed: see `LEVEL`.
+    level as u8 <= LEVEL.load(Ordering::Relaxed)
+}
+
 /// Writes a message when the level lets it pass. Any thread; never panics.
 pub fn write(level: Level, message: fmt::Arguments<'_>) {
-    // Relaxed: see `LEVEL`.
-    if level as u8 > LEVEL.load(Ordering::Relaxed) {
+    if !passes(level) {
         return;
     }
     let nested = INSIDE.get();
@@ -99,6 +108,11 @@ pub fn warn(message: fmt::Arguments<'_>) {
 /// Writes an information.
 pub fn info(message: fmt::Arguments<'_>) {
     write(Level::Info, message);
+}
+
+/// Writes what a worker does.
+pub fn debug(message: fmt::Arguments<'_>) {
+    write(Level::Debug, message);
 }
 
 /// Messages that standard error had no room for, since one found some. Relaxed throughout: a number by itself, which orders nothing.

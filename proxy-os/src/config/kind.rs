@@ -292,7 +292,7 @@ impl Kind for Chart {
     }
 }
 
-/// A log level. The runtime knows two levels that this part has no messages for; they are taken as INFO.
+/// A log level. The runtime knows one, TRACE, that this part has no messages for; it is taken as DEBUG.
 pub(super) struct Verbosity;
 
 impl Kind for Verbosity {
@@ -302,7 +302,8 @@ impl Kind for Verbosity {
         match text.to_ascii_uppercase().as_str() {
             "ERROR" => Ok(Level::Error),
             "WARN" | "WARNING" => Ok(Level::Warn),
-            "INFO" | "DEBUG" | "TRACE" => Ok(Level::Info),
+            "INFO" => Ok(Level::Info),
+            "DEBUG" | "TRACE" => Ok(Level::Debug),
             _ => Err(Refused::default()),
         }
     }

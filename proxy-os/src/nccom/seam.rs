@@ -10,7 +10,7 @@ use proxy_core::{BlockIndex, ContextId, ExecId, RunState, Status, Stream, TaskKi
 
 use crate::context::{ContextData, ContextTable, HostBarrier};
 use crate::latency::Stopwatch;
-use crate::log;
+use crate::log::{self, Level};
 use crate::queue::{RANKS, Shared, TASKS};
 use crate::sys::clock;
 use crate::trace::{Lane, What};
@@ -329,5 +329,21 @@ impl Observer for WorkerPorts {
             shared.failed(change);
             watchdog::nudge();
         }
+        if log::passes(Level::Debug) {
+            tell_run(change);
+        }
+    }
+}
+
+/// The message of the specification (section 3) for a barrier task that is past its gate.
+#[cold]
+fn tell_run(change: &Change) {
+    let before = matches!(change.from, RunState::Init | RunState::WaitingDeviceTrigger);
+    let waits = change.to == RunState::WaitingDeviceTrigger;
+    if change.kind == TaskKind::Barrier && before && !waits && change.status != Status::ABORTED {
+        let (rank, context, exec) = (change.rank.0, change.context, change.exec);
+        log::debug(format_args!(
+            "[nec_dev {rank}] run enc_barrier_proxy_task for enc_{context}, {exec}"
+        ));
     }
 }

@@ -225,8 +225,8 @@ fn h07_log_levels_of_the_runtime_are_all_accepted() {
         ("ERROR", Level::Error),
         ("WARNING", Level::Warn),
         ("info", Level::Info),
-        ("DEBUG", Level::Info),
-        ("TRACE", Level::Info),
+        ("DEBUG", Level::Debug),
+        ("TRACE", Level::Debug),
     ] {
         assert_eq!(
             *read(&[("NEURON_RT_LOG_LEVEL", text)])

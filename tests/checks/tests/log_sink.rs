@@ -15,8 +15,10 @@ use proxy_checks::child;
 use proxy_checks::pace::{at_most, until};
 use proxy_checks::script::{Script, sets};
 use proxy_checks::stub::Scratch;
+use proxy_core::phone::barrier::RankSet;
 use proxy_core::{ExecId, Gid, Status};
 use proxy_os::bananaphone::Bus;
+use proxy_os::bananaphone::task::TaskBarrier;
 use proxy_os::diagnosis::Report;
 use proxy_os::global_comm::{GlobalComm, Setup};
 use proxy_os::log::{self, Level, Sink};
@@ -417,4 +419,37 @@ fn sinks_that_change_while_all_write_get_each_message_once_together() {
         .count();
     assert_eq!(written, err.lines().count(), "{err}");
     assert_eq!(taken + written, WRITERS * EACH);
+}
+
+/// The specification's message of a barrier task (section 3): one per execution, at the level that tells what a worker does.
+#[test]
+fn a_barrier_task_that_runs_is_told_once_at_debug() {
+    const NAME: &str = "a_barrier_task_that_runs_is_told_once_at_debug";
+    in_silence(NAME, || {
+        log::set_sink(note);
+        let bus = bus::connected(&bus::job(), 0, 1);
+        let barrier = bus.barrier(0, RankSet::below(1)).expect("a barrier");
+        let barrier = TaskBarrier::new(barrier, Vec::new(), AMPLE).expect("no semaphores");
+        let script = Script::open();
+        let queue = ProxyQueue::start(Gid(440), &Settings::default()).expect("a queue");
+        let builder = script.context(0).block(1, sets(1, 1));
+        let builder = builder.barrier(Box::new(barrier), Vec::new());
+        let context = queue.context(builder).expect("a context");
+        let run = |exec| {
+            let tickets = context.enqueue(ExecId(exec)).expect("room");
+            let ticket = tickets.barrier.expect("a barrier task");
+            let code = queue.consume(ticket, Patience::until(PATIENCE));
+            assert_eq!(code, Ok(Status::SUCCESS));
+        };
+        log::set_level(Level::Info);
+        run(6);
+        log::set_level(Level::Debug);
+        run(7);
+        queue.release(Release::Drain, PATIENCE).expect("it ends");
+        let heard = said().clone();
+        let told = heard.iter().filter(|said| said.level == Level::Debug);
+        let told: Vec<_> = told.map(|said| said.text.as_str()).collect();
+        let text = "[nec_dev 0] run enc_barrier_proxy_task for enc_context 0.1, exec 7";
+        assert_eq!(told, [text]);
+    });
 }
