@@ -159,7 +159,7 @@ int main(int argc, char **argv)
     turned_away();
     REQUIRE(count == before && pread(file, line, sizeof line - 1, 0) > 0);
     REQUIRE(strncmp(line, "proxy WARN: bananaphone: a rank was turned away: ", 49) == 0);
-    EXPECT(enc_proxy_set_log(sink, &mine, 3), NRT_INVALID);
+    EXPECT(enc_proxy_set_log(sink, &mine, ENC_PROXY_LOG_DEBUG + 1), NRT_INVALID);
     puts("ok");
     return 0;
 }

@@ -134,7 +134,7 @@ static void numbers(const char *path)
     REQUIRE(strstr(enc_proxy_last_error(), "77, accepted: PROXY_TASK_NETWORK (1) or PROXY_TASK_BARRIER (2)") != NULL);
     EXPECT(enc_proxy_arm(world.context, 77), NRT_INVALID);
     EXPECT(enc_proxy_group_release(world.group, 2, 0, NULL), NRT_INVALID);
-    EXPECT(enc_proxy_set_log(NULL, NULL, 3), NRT_INVALID);
+    EXPECT(enc_proxy_set_log(NULL, NULL, ENC_PROXY_LOG_DEBUG + 1), NRT_INVALID);
     EXPECT(enc_proxy_dump(world.group, 99, NULL, 0, NULL), NRT_INVALID);
     EXPECT(enc_proxy_comm_get_connector(world.comm, 2, 0, 0, (void **)&out.pointer), NRT_INVALID);
     enc_proxy_ticket made_up = {UINT64_MAX, 7};
