@@ -159,41 +159,14 @@ pub mod weaken {
 #[repr(align(64))]
 pub(crate) struct CacheLine<T>(pub(crate) T);
 
-/// A 64-bit value, in two 32-bit words for targets without 64-bit atomics, and for the models. It has no atomicity of its own: a
-/// reader must know, from the slot's word, that no writer is inside.
+/// A 64-bit value in two 32-bit words, for targets without 64-bit atomics. It has no atomicity of its own: a reader
+/// must know, from the slot's word, that no writer is inside.
 #[derive(Debug)]
 pub(crate) struct WideCell {
-    #[cfg(all(not(loom), target_has_atomic = "64"))]
-    whole: core::sync::atomic::AtomicU64,
-    #[cfg(not(all(not(loom), target_has_atomic = "64")))]
     low: AtomicU32,
-    #[cfg(not(all(not(loom), target_has_atomic = "64")))]
     high: AtomicU32,
 }
 
-#[cfg(all(not(loom), target_has_atomic = "64"))]
-impl WideCell {
-    pub(crate) const fn new() -> Self {
-        let whole = core::sync::atomic::AtomicU64::new(0);
-        Self { whole }
-    }
-
-    /// Stores the value with `order`.
-    #[inline]
-    pub(crate) fn store(&self, value: u64, order: Ordering) {
-        // The caller's ordering, which names its partner there.
-        self.whole.store(value, order);
-    }
-
-    /// Loads the value with `order`.
-    #[inline]
-    pub(crate) fn load(&self, order: Ordering) -> u64 {
-        // The caller's ordering, which names its partner there.
-        self.whole.load(order)
-    }
-}
-
-#[cfg(not(all(not(loom), target_has_atomic = "64")))]
 #[expect(
     clippy::as_conversions,
     reason = "splitting a u64 into halves and back loses nothing"
