@@ -5,8 +5,8 @@
 use std::collections::BTreeSet;
 
 use proxy_core::{
-    ContextId, Driver, ExecId, Poll, PollError, Queue, Rank, RunState, Spec, Status, TaskKind,
-    Ticket,
+    Accounts, ContextId, Driver, ExecId, Poll, PollError, Queue, Rank, RunState, Spec, Status,
+    TaskKind, Ticket,
 };
 use proxy_kit::oracle::Call;
 
@@ -32,10 +32,19 @@ fn h11_two_executions_of_a_context_are_told_apart() {
         first.sequence < second.sequence,
         "one rank alone counts, too"
     );
+    let accounts = |unfinished| {
+        Some(Accounts {
+            appends: 2,
+            unfinished,
+        })
+    };
+    assert_eq!(queue.accounts(context), accounts(2));
     let mut worker = Driver::<1, 4>::new();
     for _ in 0..2 {
         let _ = worker.tick(&queue, &mut desk);
     }
+    assert_eq!(queue.accounts(context), accounts(1));
+    assert_eq!(Shared::new().accounts(context), None, "not one of its own");
     let (first, second) = (first.network.unwrap(), second.network.unwrap());
     let pending = Ok(Poll::Pending(RunState::Idle));
     assert_eq!(queue.poll(second), pending, "not the state of execution 1");
