@@ -3,13 +3,12 @@
 //! Requirements: H20, H21, H66.
 
 mod forgone;
+mod seen;
 
 use std::string::ToString;
 use std::vec::Vec;
 
-use super::{
-    Arrived, Elsewhere, GENERATION_SHIFT, Gather, Participant, RankSet, Verdict, last_arrival,
-};
+use super::{Elsewhere, GENERATION_SHIFT, Gather, Participant, RankSet, Verdict};
 use crate::phone::layout::Segment;
 use crate::phone::tests::{Random, on_bus, rounds};
 use crate::phone::{Corrupt, Wake};
@@ -64,29 +63,6 @@ fn a_barrier_passes_when_all_have_arrived() {
         assert_eq!(decided, Ok((Verdict::Passed, Wake::Nobody)));
         assert_eq!(all[2].verdict(), Ok(Some(Verdict::Passed)));
         assert_eq!(all[2].generation(), 1);
-    });
-}
-
-#[test]
-fn the_arrival_for_the_latest_execution_is_what_was_seen_last_of_a_rank() {
-    const LATE: u64 = 1 << 40 | 3;
-    on_barrier(2, |segment, mut all| {
-        assert_eq!(last_arrival(segment, 0), None);
-        pass(&mut all, 7);
-        arrive(&mut all[0], LATE);
-        let all_ranks = RankSet::below(2);
-        let mut elsewhere = Participant::new(segment, 0, 0, all_ranks).unwrap();
-        arrive(&mut elsewhere, 9);
-        let seen = |generation, exec| {
-            Some(Arrived {
-                barrier: BARRIER,
-                generation,
-                exec,
-            })
-        };
-        assert_eq!(last_arrival(segment, 0), seen(2, LATE));
-        assert_eq!(last_arrival(segment, 1), seen(1, 7));
-        assert_eq!(last_arrival(segment, 2), None, "no rank of this bus");
     });
 }
 
