@@ -72,26 +72,6 @@ fn one_rank_alone_passes_at_once() {
 }
 
 #[test]
-fn the_lowest_participant_leads_and_only_participants_are_seen() {
-    on_bus(8, 1, 2, |segment| {
-        let some: RankSet = [5, 3, 7].into_iter().collect();
-        let leads = |rank| {
-            let it = Participant::new(segment, 0, rank, some)?;
-            Some((it.is_leader(), it.leader(), it.participants() == some))
-        };
-        assert_eq!(leads(3), Some((true, 3, true)));
-        assert_eq!(leads(5), Some((false, 3, true)));
-        assert_eq!(leads(4), None);
-        assert!(Participant::new(segment, 1, 3, some).is_none());
-        assert!(Participant::new(segment, 0, 3, some.with(8)).is_none());
-        assert!(Participant::new(segment, 0, 3, RankSet::default()).is_none());
-        let leader = Participant::new(segment, 0, 3, some).unwrap();
-        assert!(leader.arrival_of(7).is_some());
-        assert!(leader.arrival_of(4).is_none());
-    });
-}
-
-#[test]
 fn whoever_waits_is_called() {
     on_barrier(2, |_, mut all| {
         arrive(&mut all[0], 1);
