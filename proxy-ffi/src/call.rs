@@ -168,10 +168,12 @@ fn panicked(payload: Box<dyn Any + Send>) -> Failure {
     ) {
         (Some(text), _) => (*text).to_owned(),
         (_, Some(text)) => text.clone(),
-        _ => "no text".to_owned(),
+        _ => {
+            // What was thrown may itself panic when it is dropped.
+            std::mem::forget(payload);
+            return Failure::new(status::ENC_PROXY_PANIC, format_args!("panic: no text"));
+        }
     };
-    // What was thrown may itself panic when it is dropped.
-    std::mem::forget(payload);
     Failure::new(status::ENC_PROXY_PANIC, format_args!("panic: {text}"))
 }
 

@@ -29,7 +29,7 @@ const ASAN: Sanitizer = Sanitizer {
                     "a hundred thousand threads take minutes here; the other tests start and end threads the same way",
                 ),
                 (
-                    "h39_a_sink_of_messages_that_panics",
+                    "h37_h39_a_port_that_panics_twice",
                     "it shows that a worker that dies twice keeps what was lent to the library: memory is what that costs",
                 ),
                 (

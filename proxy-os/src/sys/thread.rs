@@ -143,9 +143,14 @@ extern "C" fn main<N: FnOnce(u32) -> ThreadName>(start: *mut c_void) -> *mut c_v
     std::ptr::null_mut()
 }
 
-/// Leaks a panic's payload: dropping it could panic again, outside of any catch.
+/// Gives a panic's payload up. A text, as nearly all are, is dropped; of anything else the drop could panic again, outside of any catch, so
+/// it is leaked.
 pub(crate) fn forget(payload: Box<dyn Any + Send>) {
-    std::mem::forget(payload);
+    if payload.is::<&str>() || payload.is::<String>() {
+        drop(payload);
+    } else {
+        std::mem::forget(payload);
+    }
 }
 
 fn set_own_name(name: &ThreadName) {

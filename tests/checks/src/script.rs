@@ -6,6 +6,7 @@
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::path::PathBuf;
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use libloading::os::unix::{Library as Mapped, Symbol};
@@ -136,6 +137,16 @@ pub fn keep(comm: Comm) {
     KEPT.lock()
         .unwrap_or_else(PoisonError::into_inner)
         .push(comm);
+}
+
+/// A word for a device that lives as long as the process; reachable to its end, as above.
+pub fn word() -> &'static AtomicU32 {
+    static KEPT: Mutex<Vec<&AtomicU32>> = Mutex::new(Vec::new());
+    let word: &AtomicU32 = Box::leak(Box::new(AtomicU32::new(0)));
+    KEPT.lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .push(word);
+    word
 }
 
 fn told(call: &CallRecord) -> String {

@@ -1,10 +1,10 @@
 //! Latency histograms (feature F6): what is counted where, and the file of the reference runtime's setting.
 #![allow(unsafe_code, reason = "words of the device are named by address")]
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use proxy_checks::script::{Script, sets};
+use proxy_checks::script::{Script, sets, word};
 use proxy_checks::stub::Scratch;
 use proxy_core::{ExecId, Gid, Poll, RunState, Status, TaskKind};
 use proxy_os::latency::{HistogramConfig, Span};
@@ -17,8 +17,8 @@ const EXECUTIONS: u64 = 10;
 
 /// Runs the executions, each held back by its device. Answers how long the slowest took, as the caller sees it.
 fn run(queue: &std::sync::Arc<ProxyQueue>) -> Duration {
-    // Leaked, so that it outlives the worker whatever happens.
-    let word: &'static AtomicU32 = Box::leak(Box::new(AtomicU32::new(0)));
+    // Outlives the worker whatever happens.
+    let word = word();
     // SAFETY: the word is never freed.
     let start = unsafe { DeviceWord::new(word.as_ptr()) };
     let script = Script::open();

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
 
 use proxy_checks::pace::at_most;
-use proxy_checks::script::{Script, sets};
+use proxy_checks::script::{Script, sets, word};
 use proxy_core::{ExecId, Gid, RunState, Status};
 use proxy_os::diagnosis::record::StallKind;
 use proxy_os::diagnosis::{self, Report};
@@ -46,10 +46,6 @@ fn until(gid: u32, kind: StallKind) -> (Report, String) {
         assert!(since.elapsed() < PATIENCE, "{report}");
         std::thread::yield_now();
     }
-}
-
-fn word() -> &'static AtomicU32 {
-    Box::leak(Box::new(AtomicU32::new(0)))
 }
 
 fn device(word: &'static AtomicU32) -> Option<DeviceWord> {
