@@ -196,6 +196,7 @@ fn table_of_states_and_events() {
 /// All paths of five events: one signal at most, one arrival that succeeds, no call after DONE, and a cancel exactly where the task
 /// ends without its release.
 #[test]
+#[cfg_attr(miri, ignore = "takes minutes there, on one thread")]
 fn invariants_hold_along_every_path() {
     for path in 0..8_usize.pow(5) {
         let events = (0..5).map(|at| EVENTS[path / 8_usize.pow(at) % 8]);

@@ -283,6 +283,7 @@ fn the_letter_stops_every_stream_at_every_switch() {
 /// All paths of five events: nothing is called after DONE, nothing is progressed before the gate, every started stream is stopped
 /// by the end, and with the default exactly once.
 #[test]
+#[cfg_attr(miri, ignore = "takes minutes there, on one thread")]
 fn invariants_hold_along_every_path() {
     for stop_at in [StopAt::End, StopAt::Switch] {
         for path in 0..9_usize.pow(5) {
