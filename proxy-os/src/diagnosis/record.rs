@@ -137,7 +137,7 @@ pub struct Latency {
     pub kind: String,
     /// enqueue_to_start, trigger_wait, run (the network time of a network task, the barrier wait of a barrier task) or total.
     pub span: String,
-    /// Tasks that were counted: those that ended well.
+    /// Tasks that were counted: of `enqueue_to_start` those that were begun, of the others those that ended well.
     pub count: u64,
     /// Of all of them together.
     pub sum: f64,
