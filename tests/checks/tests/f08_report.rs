@@ -235,6 +235,37 @@ fn h53_one_report_shows_every_group_with_its_tasks_in_words() {
     queues.iter().for_each(|queue| end(queue));
 }
 
+/// The GNU build id in a file's bytes: a note of 20 bytes, type 3.
+fn build_id(file: &str) -> Option<String> {
+    const NOTE: &[u8] = b"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0";
+    let bytes = std::fs::read(file).unwrap();
+    let at = bytes.windows(NOTE.len()).position(|some| some == NOTE)?;
+    let id = bytes.iter().skip(at + NOTE.len()).take(20);
+    Some(id.map(|byte| format!("{byte:02x}")).collect())
+}
+
+#[test]
+fn f08_library_and_process_are_named_as_files_and_kernel_name_them() {
+    proxy_checks::script::library();
+    let report = Report::collect("a test");
+    let [library] = &report.libraries[..] else {
+        panic!("{report}")
+    };
+    assert!(
+        library.path.ends_with("/libscripted.so"),
+        "{}",
+        library.path
+    );
+    assert_eq!((library.interface, &library.error), (Some(89), &None));
+    assert_eq!(library.build_id, build_id(&library.path));
+    let process = &report.process;
+    assert_eq!(process.pid, std::process::id());
+    let own = std::env::current_exe().unwrap();
+    assert_eq!(process.build_id, build_id(own.to_str().unwrap()));
+    let cpuset = std::fs::read_to_string("/proc/self/cpuset").unwrap_or_default();
+    assert_eq!(process.cpuset, cpuset.trim());
+}
+
 #[test]
 fn a_report_survives_its_own_json() {
     let queue = start(608);
