@@ -14,7 +14,7 @@ use crate::sync::{
 use crate::trigger::{Arms, Gate};
 
 pub use error::ContextError;
-use spec::{BARRIER, BY_DEVICE, DEVICE_WAIT, EXPLICIT, TRIGGERS};
+use spec::{ARMS, BARRIER};
 pub use spec::{Spec, StopAt};
 
 /// Place in the table, on four lines: what appends count, what is written once, what the worker counts, what
@@ -107,10 +107,10 @@ impl Entry {
         self.flags & BARRIER != 0
     }
 
-    /// Whether appends arm start words: not if others do, or if there are none.
+    /// Whether appends arm start words.
     #[inline]
     pub(crate) const fn arms(&self) -> bool {
-        self.flags & (EXPLICIT | BY_DEVICE) == 0 && self.flags & (DEVICE_WAIT | TRIGGERS) != 0
+        self.flags & ARMS != 0
     }
 }
 

@@ -129,8 +129,10 @@ impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS,
         words: &W,
     ) -> Result<Appended, EnqueueError> {
         let of = self.context(context)?;
-        let barrier = of.entry.barrier().then_some(TaskKind::Barrier);
-        self.append_kinds(of, exec, (TaskKind::Network, barrier), words)
+        if of.entry.barrier() {
+            return self.append_pair(context, exec, words);
+        }
+        self.append_kinds(of, exec, (TaskKind::Network, []), words)
     }
 
     /// Appends a single task of one kind (the original's `append_task`).
@@ -145,7 +147,19 @@ impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS,
         if kind == TaskKind::Barrier && !of.entry.barrier() {
             return Err(EnqueueError::NoSuchKind(kind));
         }
-        self.append_kinds(of, exec, (kind, None), words)
+        self.append_kinds(of, exec, (kind, []), words)
+    }
+
+    /// Out of line, and with a look-up of its own, so that an append of one task keeps nothing in memory for it.
+    #[inline(never)]
+    fn append_pair<W: DeviceWords + ?Sized>(
+        &self,
+        context: ContextId,
+        exec: ExecId,
+        words: &W,
+    ) -> Result<Appended, EnqueueError> {
+        let of = self.context(context)?;
+        self.append_kinds(of, exec, (TaskKind::Network, [TaskKind::Barrier]), words)
     }
 
     /// Arms the start words of one kind for one more execution; for contexts with [`Arming::Explicit`](crate::Arming::Explicit).

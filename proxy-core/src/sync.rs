@@ -159,40 +159,42 @@ pub mod weaken {
 #[repr(align(64))]
 pub(crate) struct CacheLine<T>(pub(crate) T);
 
-/// A 64-bit value in two 32-bit words, for targets without 64-bit atomics. It has no atomicity of its own: a reader
-/// must know, from the slot's word, that no writer is inside.
+/// A 64-bit value: one word where a word has 64 bits, else two. It has no atomicity of its own: a reader must know, from the
+/// slot's word, that no writer is inside.
 #[derive(Debug)]
 pub(crate) struct WideCell {
-    low: AtomicU32,
-    high: AtomicU32,
+    words: [AtomicUsize; WORDS],
 }
+
+const WORDS: usize = if usize::BITS >= 64 { 1 } else { 2 };
 
 #[expect(
     clippy::as_conversions,
-    reason = "splitting a u64 into halves and back loses nothing"
+    reason = "splitting a u64 into words and back loses nothing"
 )]
 impl WideCell {
     shared_fn! {
         pub(crate) fn new() -> Self {
-            Self { low: AtomicU32::new(0), high: AtomicU32::new(0) }
+            Self { words: shared_array!(AtomicUsize::new(0)) }
         }
     }
 
-    /// Stores both halves, each with `order`.
+    /// Stores all words, each with `order`.
     #[inline]
     pub(crate) fn store(&self, value: u64, order: Ordering) {
-        // The caller's ordering, which names its partner there.
-        self.low.store(value as u32, order);
-        // Likewise.
-        self.high.store((value >> 32) as u32, order);
+        for (word, shift) in self.words.iter().zip([0, 32]) {
+            // The caller's ordering, which names its partner there.
+            word.store((value >> shift) as usize, order);
+        }
     }
 
-    /// Loads both halves, each with `order`.
+    /// Loads all words, each with `order`.
     #[inline]
     pub(crate) fn load(&self, order: Ordering) -> u64 {
+        let words = self.words.iter().zip([0, 32]);
         // The caller's ordering, which names its partner there.
-        let low = u64::from(self.low.load(order));
-        // Likewise.
-        low | u64::from(self.high.load(order)) << 32
+        words.fold(0, |value, (word, shift)| {
+            value | (word.load(order) as u64) << shift
+        })
     }
 }

@@ -45,14 +45,15 @@ pub struct Spec {
 }
 
 /// Bits of a packed spec. Streams stand in bits 0 to 3, triggers of the barrier in 4 to 7, blocks in the upper half.
-pub(super) const TRIGGERS: u32 = 0xF0;
 const SKIP: u32 = 1 << 8;
-pub(super) const DEVICE_WAIT: u32 = 1 << 9;
+const DEVICE_WAIT: u32 = 1 << 9;
 pub(super) const BARRIER: u32 = 1 << 10;
 const HEADER: u32 = 1 << 11;
-pub(super) const EXPLICIT: u32 = 1 << 12;
-pub(super) const BY_DEVICE: u32 = 1 << 13;
+const EXPLICIT: u32 = 1 << 12;
+const BY_DEVICE: u32 = 1 << 13;
 const SWITCH: u32 = 1 << 14;
+/// Told by the others, so that an append tests one bit.
+pub(super) const ARMS: u32 = 1 << 15;
 
 impl Spec {
     /// A network task of one stream and one block that starts at once; no barrier.
@@ -105,6 +106,12 @@ impl Spec {
         }
     }
 
+    /// Whether appends arm start words: not if others do, or if there are none.
+    fn arms(&self) -> bool {
+        let words = self.network_triggers() > 0 || self.barrier_triggers > 0;
+        words && self.arming == Arming::OnEnqueue
+    }
+
     pub(super) fn pack(&self) -> (u32, u32) {
         let mut flags = u32::from(self.streams) | u32::from(self.barrier_triggers) << 4;
         for (bit, set) in [
@@ -115,6 +122,7 @@ impl Spec {
             (EXPLICIT, self.arming == Arming::Explicit),
             (BY_DEVICE, self.arming == Arming::ByDevice),
             (SWITCH, self.stop_at == StopAt::Switch),
+            (ARMS, self.arms()),
         ] {
             if set {
                 flags |= bit;

@@ -4,15 +4,18 @@
 //! before it is pushed to, so the line moves once; whether the queue is shut is then told by the push. What the push expects there is
 //! nothing, as a worker that keeps up leaves it, or in a burst that it does not keep up with, the rank's last one.
 
+use core::iter;
+
 use super::{Appended, EnqueueError, Queue};
 use crate::board::{Phase, Slot, TaskKey, Word};
-use crate::context::{ContextSlot, Entry};
+use crate::context::{ContextSlot, Entry, Spec};
 use crate::doorbell::{Bell, Shut};
 use crate::id::{ContextId, ExecId, Ticket};
 use crate::limits::{index, narrow};
 use crate::port::DeviceWords;
 use crate::status::{RunState, TaskKind};
 use crate::sync::Ordering;
+use crate::trigger::Gate;
 
 /// A claimed slot.
 #[derive(Clone, Copy)]
@@ -47,25 +50,28 @@ impl Claim<'_> {
     }
 }
 
-/// The slots of one append: two, or one twice. Passed by value, so that they stay in registers.
+/// The slots of one append, in order. Of a known number, so that they stay in registers and an append of one task never asks
+/// whether there is a second.
 #[derive(Clone, Copy)]
-struct Claims<'a> {
+struct Claims<'a, const MORE: usize> {
     first: Claim<'a>,
-    last: Claim<'a>,
-    count: usize,
+    more: [Claim<'a>; MORE],
 }
 
-impl<'a> Claims<'a> {
+impl<'a, const MORE: usize> Claims<'a, MORE> {
+    const COUNT: usize = {
+        assert!(MORE <= 1, "a task of each kind");
+        MORE.wrapping_add(1)
+    };
+
+    #[inline(always)]
     fn iter(self) -> impl Iterator<Item = Claim<'a>> {
-        [self.first, self.last].into_iter().take(self.count)
+        iter::once(self.first).chain(self.more)
     }
 
     #[inline(always)]
     fn give_back(self) {
-        self.first.slot.unclaim(self.first.word);
-        if self.count > 1 {
-            self.last.slot.unclaim(self.last.word);
-        }
+        self.iter().for_each(|claim| claim.slot.unclaim(claim.word));
     }
 }
 
@@ -77,56 +83,96 @@ pub(super) struct Of<'a> {
     pub(super) entry: Entry,
 }
 
+/// The gates of a context, whose spec is unpacked only where one is armed.
+struct Gates<'a> {
+    id: ContextId,
+    slot: &'a ContextSlot,
+    spec: Spec,
+}
+
+impl<'a> Gates<'a> {
+    #[inline(always)]
+    fn of(of: Of<'a>) -> Self {
+        let Of { id, slot, entry } = of;
+        let spec = entry.spec();
+        Self { id, slot, spec }
+    }
+
+    fn gate(&self, claim: Claim<'_>) -> Gate<'a> {
+        self.slot.gate(self.id, claim.word.kind(), &self.spec)
+    }
+
+    /// Arms the words of every claimed task, or of none.
+    #[inline(never)]
+    fn arm<const MORE: usize, W: DeviceWords + ?Sized>(
+        &self,
+        claims: Claims<'_, MORE>,
+        words: &W,
+    ) -> Result<(), EnqueueError> {
+        for (armed, claim) in claims.iter().enumerate() {
+            if let Err(error) = self.gate(claim).arm(words) {
+                self.disarm(claims.iter().take(armed));
+                return Err(EnqueueError::FiredBeforeArm(error));
+            }
+        }
+        Ok(())
+    }
+
+    fn disarm<'b>(&self, claims: impl Iterator<Item = Claim<'b>>) {
+        claims.for_each(|claim| self.gate(claim).disarm());
+    }
+}
+
 impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS, TASKS, CONTEXTS> {
-    /// Appends a task of kind `first` and, if asked for, one of kind `second` behind it; both or none.
-    pub(super) fn append_kinds<W: DeviceWords + ?Sized>(
+    /// Appends a task of each kind, in this order; all or none.
+    #[inline(always)]
+    pub(super) fn append_kinds<const MORE: usize, W: DeviceWords + ?Sized>(
         &self,
         of: Of<'_>,
         exec: ExecId,
-        (first, second): (TaskKind, Option<TaskKind>),
+        kinds: (TaskKind, [TaskKind; MORE]),
         words: &W,
     ) -> Result<Appended, EnqueueError> {
-        let Some(claims) = self.claim_all(of.entry.bucket, first, second) else {
+        let Some(claims) = self.claim_all(of.entry.bucket, kinds) else {
             let (rank, capacity) = (of.entry.rank, narrow(TASKS));
             return Err(self.refused(EnqueueError::Full { rank, capacity }));
         };
-        let count = claims.count;
-        let Some(sequence) = of.slot.count_enqueue(of.id, count) else {
+        let Some(sequence) = of.slot.count_enqueue(of.id, Claims::<MORE>::COUNT) else {
             claims.give_back();
             return Err(self.refused(EnqueueError::UnknownContext));
         };
         let arms = of.entry.arms();
         if arms && let Err(error) = self.arm_all(claims, of, words) {
             claims.give_back();
-            of.slot.count_finish(count);
+            of.slot.count_finish(Claims::<MORE>::COUNT);
             return Err(error);
         }
+        let appended = words.append_time();
         let key = TaskKey {
             context: of.id,
             exec,
             sequence,
         };
-        let appended = words.append_time();
         claims.first.publish(&key, appended);
-        if count > 1 {
-            let sequence = sequence.wrapping_add(1);
-            (claims.last).publish(&TaskKey { sequence, ..key }, appended);
+        for (claim, ahead) in claims.more.iter().zip(1..) {
+            let sequence = sequence.wrapping_add(ahead);
+            claim.publish(&TaskKey { sequence, ..key }, appended);
         }
         let bell = match self.push(of.entry.bucket, claims) {
             Ok(bell) => bell,
             Err(shut) => {
                 if arms {
-                    disarm(claims.iter(), of);
+                    Gates::of(of).disarm(claims.iter());
                 }
                 claims.give_back();
-                of.slot.count_finish(count);
+                of.slot.count_finish(Claims::<MORE>::COUNT);
                 return Err(shut.into());
             }
         };
-        let ticket = claims.first.ticket();
-        let (network, barrier) = match first {
-            TaskKind::Network => (Some(ticket), (count > 1).then(|| claims.last.ticket())),
-            TaskKind::Barrier => (None, Some(ticket)),
+        let first = claims.first.ticket();
+        let (network, barrier) = match kinds.0 {
+            TaskKind::Network => (Some(first), claims.more.first().map(|claim| claim.ticket())),
+            TaskKind::Barrier => (None, Some(first)),
         };
         Ok(Appended {
             network,
@@ -138,29 +184,21 @@ impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS,
 
     /// A free slot for each kind, or none at all.
     #[inline(always)]
-    fn claim_all(
+    fn claim_all<const MORE: usize>(
         &self,
         bucket: u32,
-        first: TaskKind,
-        second: Option<TaskKind>,
-    ) -> Option<Claims<'_>> {
+        (first, kinds): (TaskKind, [TaskKind; MORE]),
+    ) -> Option<Claims<'_, MORE>> {
         let first = self.claim(bucket, first)?;
-        let Some(kind) = second else {
-            return Some(Claims {
-                first,
-                last: first,
-                count: 1,
-            });
-        };
-        let Some(last) = self.claim(bucket, kind) else {
-            first.slot.unclaim(first.word);
-            return None;
-        };
-        Some(Claims {
-            first,
-            last,
-            count: 2,
-        })
+        let mut more = [first; MORE];
+        for (claim, kind) in more.iter_mut().zip(&kinds) {
+            let Some(next) = self.claim(bucket, *kind) else {
+                first.slot.unclaim(first.word);
+                return None;
+            };
+            *claim = next;
+        }
+        Some(Claims { first, more })
     }
 
     /// A free slot of the rank, from the hint on. Answers `None` at once when all are in use.
@@ -235,24 +273,17 @@ impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS,
     }
 
     /// Arms the words of every claimed task, or of none; of a queue that is shut already, of none.
-    #[inline(never)]
-    fn arm_all<W: DeviceWords + ?Sized>(
+    #[inline(always)]
+    fn arm_all<const MORE: usize, W: DeviceWords + ?Sized>(
         &self,
-        claims: Claims<'_>,
+        claims: Claims<'_, MORE>,
         of: Of<'_>,
         words: &W,
     ) -> Result<(), EnqueueError> {
         if let Some(shut) = self.inbox.shut_by() {
             return Err(shut.into());
         }
-        let spec = of.entry.spec();
-        for (armed, claim) in claims.iter().enumerate() {
-            if let Err(error) = of.slot.gate(of.id, claim.word.kind(), &spec).arm(words) {
-                disarm(claims.iter().take(armed), of);
-                return Err(EnqueueError::FiredBeforeArm(error));
-            }
-        }
-        Ok(())
+        Gates::of(of).arm(claims, words)
     }
 
     /// What an append is told that failed with `error`: of a queue that is shut, that.
@@ -261,12 +292,14 @@ impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS,
         self.inbox.shut_by().map_or(error, EnqueueError::from)
     }
 
-    /// Pushes one or two slots of a rank as one chain, the first of them at the bottom.
-    #[inline]
-    fn push(&self, bucket: u32, claims: Claims<'_>) -> Result<Bell, Shut> {
-        let Claims { first, last, count } = claims;
-        if count > 1 {
-            last.slot.set_next(first.link());
+    /// Pushes the slots as one chain, the first of them at the bottom.
+    #[inline(always)]
+    fn push<const MORE: usize>(&self, bucket: u32, claims: Claims<'_, MORE>) -> Result<Bell, Shut> {
+        let Claims { first, more } = claims;
+        let mut last = first;
+        for claim in &more {
+            claim.slot.set_next(last.link());
+            last = *claim;
         }
         let top = narrow(last.number);
         let place = self.ranks.get(index(bucket));
@@ -279,13 +312,6 @@ impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS,
             place.pushed.store(pushed, Ordering::Relaxed);
         }
         Ok(below.bell())
-    }
-}
-
-fn disarm<'a>(claims: impl Iterator<Item = Claim<'a>>, of: Of<'_>) {
-    let spec = of.entry.spec();
-    for claim in claims {
-        of.slot.gate(of.id, claim.word.kind(), &spec).disarm();
     }
 }
 

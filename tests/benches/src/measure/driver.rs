@@ -51,7 +51,7 @@ fn append_alone() {
         let context = queue.register(&Spec::new(Rank(0))).expect("a place");
         let begin = stamp();
         for exec in 0..60 {
-            let _ = black_box(queue.enqueue(context, ExecId(exec), &words));
+            black_box(&queue.enqueue(context, ExecId(exec), &words));
         }
         rows.push((stamp() - begin) / 60);
     }
@@ -116,7 +116,7 @@ fn tick_of<const RANKS: usize, const TASKS: usize>(key: &str, per_rank: u64) {
     }
     let ticks = if active > 1000 { 200 } else { 4000 };
     let tick = clock::each(ticks, |_| {
-        let _ = black_box(driver.tick(&queue, &mut ports));
+        black_box(&driver.tick(&queue, &mut ports));
     });
     let tasks = active as f64;
     Figure {
@@ -148,15 +148,15 @@ pub(super) fn look() {
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1_442_695_040_888_963_407);
             let ticket = tickets[(place >> 33) % tickets.len()];
-            let _ = black_box(world.queue.poll(ticket));
+            black_box(&world.queue.poll(ticket));
         })
         .tell(&format!("poll.{active}"));
         clock::each(2000, |_| {
-            let _ = black_box(first.check(TaskKind::Network));
+            black_box(&first.check(TaskKind::Network));
         })
         .tell(&format!("check.oldest.{active}"));
         clock::each(2000, |_| {
-            let _ = black_box(ours.check(TaskKind::Network));
+            black_box(&ours.check(TaskKind::Network));
         })
         .tell(&format!("check.none.{active}"));
         assert!(world.queue.poll(oldest).is_ok());
