@@ -520,6 +520,13 @@ typedef struct bp_config {
      * all ranks.
      */
     uint32_t machine_n;
+    /**
+     * How often this rank looks, when it waits, before it yields; 0 = 250 times, or 8 where the machine has fewer CPUs than the bus
+     * ranks. A look is some loads and a pause, a few tens of nanoseconds.
+     */
+    uint32_t spins;
+    /** How often it yields its CPU and looks before it sleeps; 0 = 3 times, or 4 where CPUs are fewer. */
+    uint32_t yields;
 } bp_config;
 
 /** Where a rank of a bus is. */

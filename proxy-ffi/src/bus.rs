@@ -123,10 +123,16 @@ pub struct bp_config {
     /// Machines of a job whose ranks are on several, with a bus each: messages name ranks by their numbers in the job. 0 or 1 = the bus has
     /// all ranks.
     pub machine_n: u32,
+    /// How often this rank looks, when it waits, before it yields; 0 = 250 times, or 8 where the machine has fewer CPUs than the bus
+    /// ranks. A look is some loads and a pause, a few tens of nanoseconds.
+    pub spins: u32,
+    /// How often it yields its CPU and looks before it sleeps; 0 = 3 times, or 4 where CPUs are fewer.
+    pub yields: u32,
 }
 record!(bp_config {
     struct_size: usize, flags: u64, job: *const c_char, timeout_us: u64, rank: u32, world: u32, barriers: u32,
     cells: u32, any_user: u32, first_rank: u32, machine: u32, machine_n: u32,
+    spins: u32, yields: u32,
 });
 
 /// A timeout of a call on the bus, with the name that its messages give it.
@@ -180,6 +186,8 @@ pub(crate) unsafe fn options(config: &bp_config) -> Result<Options, Failure> {
     if config.barriers != 0 {
         options.barriers = small("barriers", config.barriers)?;
     }
+    let given = |number: u32| (number != 0).then_some(number);
+    (options.spins, options.yields) = (given(config.spins), given(config.yields));
     if config.cells != 0 {
         options.cells = config.cells;
     }

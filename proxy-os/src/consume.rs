@@ -69,9 +69,6 @@ impl fmt::Display for ConsumeError {
 
 impl std::error::Error for ConsumeError {}
 
-/// Looks this often before it sleeps: the hand-off of an awake worker takes less than a microsecond, a wake-up five and more.
-const SPINS: u32 = 2000;
-
 impl Context {
     /// Waits until the context's oldest unconsumed task of a kind is done and consumes its status, as
     /// [`ProxyQueue::consume`] does by ticket. Cold: looks at every slot first.
@@ -112,7 +109,7 @@ impl ProxyQueue {
             }
             Err(error) => Some(Err(ConsumeError::Poll(error))),
         };
-        for _ in 0..SPINS {
+        for _ in 0..self.shared().wait_spins {
             if let Some(answer) = look() {
                 return self.answered(ticket, answer);
             }

@@ -62,6 +62,8 @@ pub(crate) struct Shared {
     /// Producers note the time of an append.
     pub(crate) times_appends: bool,
     pub(crate) completion: Completion,
+    /// Looks of a consumer before it sleeps.
+    pub(crate) wait_spins: u32,
     /// Every task is to end with `ABORTED`.
     pub(crate) abort: AtomicBool,
     /// A context was retired, or dropped while busy, since the worker last looked for those that were.
@@ -87,6 +89,7 @@ impl Shared {
             chart: settings.proxy_histogram().clone().map(Chart::new),
             times_appends: *settings.latency_from_append(),
             completion: Completion::default(),
+            wait_spins: *settings.wait_spins(),
             abort: AtomicBool::new(false),
             retired: AtomicBool::new(false),
             left: Left::default(),

@@ -166,7 +166,7 @@ AT(encd_context_config, barrier_semaphores, 112);
 AT(encd_context_config, glb_comm, 144);
 CHECK(context_semaphores, sizeof(((encd_context_config *)0)->barrier_semaphores) == 4 * sizeof(uint32_t *));
 
-SIZE(bp_config, 64);
+SIZE(bp_config, 72);
 AT(bp_config, struct_size, 0);
 AT(bp_config, flags, 8);
 AT(bp_config, job, 16);
@@ -179,6 +179,8 @@ AT(bp_config, any_user, 48);
 AT(bp_config, first_rank, 52);
 AT(bp_config, machine, 56);
 AT(bp_config, machine_n, 60);
+AT(bp_config, spins, 64);
+AT(bp_config, yields, 68);
 
 SIZE(enc_glb_comm_config, 80);
 AT(enc_glb_comm_config, struct_size, 0);

@@ -67,7 +67,7 @@ impl Barrier {
     pub(super) fn new(
         home: &Arc<Home>,
         counters: &Arc<Counters>,
-        me: u16,
+        (me, pace): (u16, Pace),
         slot: u16,
         participants: RankSet,
     ) -> Result<Self, BusError> {
@@ -94,7 +94,6 @@ impl Barrier {
                 looked: (0, Instant::now()),
             })
         })?;
-        let pace = part.with(|part| Pace::of(part.segment.geometry().world()));
         Ok(Self {
             part,
             home: Arc::clone(home),

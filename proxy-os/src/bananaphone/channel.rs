@@ -73,13 +73,13 @@ impl Family for EndsOf {
 
 impl<'a> Ends<'a> {
     /// Of rank `me`, which nobody has used yet.
-    pub(super) fn new(segment: Segment<'a>, me: u16) -> Option<Self> {
+    pub(super) fn new(segment: Segment<'a>, me: u16, pace: Pace) -> Option<Self> {
         let geometry = segment.geometry();
         let world = geometry.world();
         Some(Self {
             segment,
             me,
-            pace: Pace::of(world),
+            pace,
             producer: Producer::new(segment, me)?,
             readers: (0..world)
                 .map(|rank| Reader::new(segment, rank, me))

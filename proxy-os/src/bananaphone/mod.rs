@@ -101,6 +101,11 @@ pub struct Options {
     pub any_user: bool,
     /// Which ranks of a job these are, where they are not all: messages name them by their numbers in the job.
     pub share: Option<Share>,
+    /// How often a rank that waits looks before it yields; else 250 times, and 8 times where the machine has fewer CPUs than the bus ranks.
+    /// A look is some loads and a pause, a few tens of nanoseconds.
+    pub spins: Option<u32>,
+    /// How often it yields its CPU and looks before it sleeps; else 3 times, and 4 times where CPUs are fewer.
+    pub yields: Option<u32>,
 }
 
 impl Options {
@@ -115,6 +120,8 @@ impl Options {
             deadline: Within::new(Duration::from_secs(60), "Options::deadline"),
             any_user: false,
             share: None,
+            spins: None,
+            yields: None,
         }
     }
 
@@ -133,6 +140,10 @@ impl Options {
             rank: self.rank,
             share: self.share,
         })
+    }
+
+    fn pace(&self) -> Pace {
+        Pace::of(self.world, self.spins, self.yields)
     }
 }
 
@@ -177,7 +188,7 @@ impl Bus {
         let home = &joined.home;
         counters.sight.joined(&home.mapping, home.geometry);
         let ends = Tied::new(&home.mapping, |words| {
-            Ends::new(Segment::again(words, home.geometry)?, me).ok_or(no_ends)
+            Ends::new(Segment::again(words, home.geometry)?, me, options.pace()).ok_or(no_ends)
         })?;
         let bus = Self {
             ends,
@@ -255,8 +266,7 @@ impl Bus {
         let home = &self.home;
         self.ends.with(|ends| {
             let segment = ends.segment;
-            let pace = Pace::of(self.world());
-            let all = wait::until(segment, pace, &waiting, &self.counters, |_| {
+            let all = wait::until(segment, ends.pace, &waiting, &self.counters, |_| {
                 if let Some(failure) = home.watch.failure() {
                     return Look::Done(Err(join::failed(failure)));
                 }
@@ -387,7 +397,8 @@ impl Bus {
         if fork::is_child() {
             return Err(BusError::Forked);
         }
-        Barrier::new(&self.home, &self.counters, self.me, slot, participants)
+        let me = (self.me, self.ends.with(|ends| ends.pace));
+        Barrier::new(&self.home, &self.counters, me, slot, participants)
     }
 
     /// Leaves: peers that wait for this rank are told at once. Their messages are not received any more; barriers that need this

@@ -26,15 +26,23 @@ const POLL: Duration = Duration::from_millis(1);
 /// How long to look before sleeping: a hand-off between running threads takes a fraction of a microsecond, one through a
 /// sleep 5 to 50. Spinning pays only while every rank has a CPU. Yields are few: one lets the rank that is waited for run, if it has the
 /// same CPU; but where others compute, each gives them a whole slice, and a sleeper that is woken gets its CPU back sooner.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Pace {
     spins: u32,
     yields: u32,
 }
 
 impl Pace {
-    /// For a bus of so many ranks.
-    pub(super) fn of(world: u16) -> Self {
+    /// For a bus of so many ranks; a number that is given counts instead.
+    pub(super) fn of(world: u16, spins: Option<u32>, yields: Option<u32>) -> Self {
+        let usual = Self::usual(world);
+        Self {
+            spins: spins.unwrap_or(usual.spins),
+            yields: yields.unwrap_or(usual.yields),
+        }
+    }
+
+    fn usual(world: u16) -> Self {
         static CPUS: OnceLock<usize> = OnceLock::new();
         let cpus = *CPUS.get_or_init(|| std::thread::available_parallelism().map_or(1, Into::into));
         if usize::from(world) <= cpus {
@@ -229,5 +237,21 @@ impl Waiting {
             within: self.within,
             share: self.share,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pace_that_is_given_counts_and_else_the_one_for_so_many_ranks() {
+        let usual = Pace::usual(1);
+        assert_eq!((usual.spins, usual.yields), (250, 3));
+        assert_eq!(Pace::of(1, None, None), usual);
+        let given = Pace::of(1, Some(7), None);
+        assert_eq!((given.spins, given.yields), (7, 3));
+        let crowded = Pace::of(u16::MAX, None, Some(0));
+        assert_eq!((crowded.spins, crowded.yields), (8, 0));
     }
 }

@@ -4,19 +4,23 @@
 //! An idle task, which a library never ends, and no task at all hold the worker at one rung of the ladder each, so that what it does there
 //! is a matter of its budget alone and of no other load.
 
+use std::cell::Cell;
 use std::ffi::OsString;
-use std::sync::Arc;
+use std::path::Path;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
+use std::{fs, thread};
 
 use proxy_checks::pace::until;
 use proxy_checks::script::{Script, sets};
-use proxy_core::{ExecId, Gid};
+use proxy_core::{ExecId, Gid, Status};
 use proxy_os::watch::Counters;
-use proxy_os::{ProxyQueue, Release, Settings};
+use proxy_os::{Patience, ProxyQueue, Release, Settings};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const TICKS: &str = "NEURON_RT_PROXY_SPIN_TICKS";
 const TIME: &str = "NEURON_RT_PROXY_SPIN_US";
+const SPINS: &str = "NEURON_RT_PROXY_WAIT_SPINS";
 /// Half an hour: longer than any test.
 const LONG: &str = "1800000000";
 
@@ -77,4 +81,55 @@ fn f13_spin_time_reaches_the_worker_as_pauses_before_its_sleep() {
         "{TIME}={LONG}: {seen:?}"
     );
     long.release(Release::Drain, PATIENCE).expect("released");
+}
+
+/// Lets a thread wait for a task that does not end, until `enough` holds for its folder in `/proc`.
+fn with_a_consumer(gid: u32, spins: &str, enough: impl Fn(&Path) -> bool) {
+    let script = Script::with(&["progress * -> idle=1 done=0"]);
+    let given = |name: &str| (name == SPINS).then(|| OsString::from(spins));
+    let settings = Settings::from_lookup(given).expect("good settings");
+    let queue = ProxyQueue::start(Gid(gid), &settings).expect("a queue");
+    let builder = script.context(1).block(1, sets(1, 1));
+    let context = queue.context(builder).expect("a context");
+    let ticket = context.enqueue(ExecId(1)).expect("appended").network;
+    let (tell, told) = mpsc::channel();
+    thread::scope(|scope| {
+        let consumer = scope.spawn(|| {
+            let link = fs::read_link("/proc/thread-self").expect("procfs");
+            tell.send(link).expect("the test waits for it");
+            queue.consume(ticket, Patience::default())
+        });
+        let folder = Path::new("/proc").join(told.recv().expect("the thread says where it is"));
+        until("the consumer waits as it was told", || enough(&folder));
+        queue.release(Release::Abort, PATIENCE).expect("released");
+        assert_eq!(consumer.join().expect("no panic"), Ok(Status::ABORTED));
+    });
+}
+
+/// How often a thread has given its CPU up by itself, and its time on one in nanoseconds.
+fn spent(thread: &Path) -> (u64, u64) {
+    let text = |name| fs::read_to_string(thread.join(name)).expect("the thread lives");
+    let (status, times) = (text("status"), text("schedstat"));
+    let own = status
+        .lines()
+        .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    let number = |text: Option<&str>| text.and_then(|text| text.trim().parse().ok());
+    let spent = number(own).zip(number(times.split(' ').next()));
+    spent.expect("two numbers")
+}
+
+#[test]
+fn f13_wait_spins_reach_the_consumer_as_looks_before_its_sleep() {
+    with_a_consumer(1320, "0", |thread| {
+        let status = fs::read_to_string(thread.join("status")).expect("the thread lives");
+        status.contains("State:\tS (sleeping)")
+    });
+    let first = Cell::new(None);
+    with_a_consumer(1321, "4294967295", |thread| {
+        let (switches, time) = spent(thread);
+        let (before, since) = first.get().unwrap_or((switches, time));
+        first.set(Some((before, since)));
+        assert_eq!(switches, before, "it gives its CPU up");
+        time - since > 30_000_000
+    });
 }
