@@ -1,11 +1,17 @@
 //! The idle ladder: how a worker waits when a tick moved nothing.
 //!
 //! ```text
-//!   tick says     dedicated core      shared core
-//!   Again         run                 run
-//!   Relax         pause               pause for a few ticks, then yield each tick
-//!   Sleep         pause until the spin budget is used up, then sleep
+//!   tick says    on the rung                          the worker     and is then on the rung
+//!   Again        any                                  1 runs         foot
+//!   Relax        any, ticks of pausing are left       2 pauses       pausing, a tick more
+//!                any, they are used up                3 yields       yielding
+//!   Sleep        any, the spin budget is not used     4 pauses       spinning, since its first tick there
+//!                any, it is used up                   5 sleeps       sleeping
+//!   (woken)      any                                  6 looks        foot
 //! ```
+//!
+//! On a dedicated core ticks of pausing are never used up. A tick that says something else ends what the one before began: pausing and spinning
+//! are counted from their first tick in a row.
 //!
 //! Waking an idle core costs 5 to 30 microseconds, a spin hand-off less than one, so a worker spins a little before it sleeps.
 

@@ -19,11 +19,21 @@
 //! its gate closed, the gate stays closed for those behind it until the worker's next pass.
 //!
 //! ```text
-//!   count of armed executions      words of the streams (specification sense)
+//!   armed executions                         word of a stream (specification sense)
 //!
-//!   0 --arm--> 1 --arm--> 2        0 --arm--> -1 --device--> v --consume--> 0, or -1 again if more are armed
-//!     <consume--  <consume--       fired: v != -1 for every stream, and the count is not 0
+//!      1 arm            2 arm                      1                 3 fire
+//!   0 -------> 1 ----------------> n        0 -----------> -1 ------------------> v
+//!   ^          |                   |        ^               ^                     |
+//!   +----------+ <-----------------+        |               +----------- 5 -------+
+//!    4 consume       5 consume: re-arm      +--------------------------- 4 -------+
+//!    6 disarm        6
+//!
+//!   7 reset: nothing armed, word 0, from anywhere     8 arm refused: nothing is armed and the word is v
+//!   9 not fired, or nothing armed: the gate stays closed
 //! ```
+//!
+//! The device takes edge 3, the worker 4 to 6 and 9 (`Gate::consume`, `Gate::disarm`, `Gate::poll`), whoever appends or arms 1, 2 and 8
+//! (`Gate::arm`). Edge 6 is of an execution that ends before its gate, and leaves the words as they are.
 
 use core::fmt;
 

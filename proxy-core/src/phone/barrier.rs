@@ -1,10 +1,18 @@
 //! The barrier: ranks arrive, a leader gathers, one verdict is found, all read it.
 //!
 //! ```text
-//!   participant:  arrive(g) ----------------------------> poll: pending ... verdict(g)
-//!   leader:       arrive(g) -> gather: pending ... complete -> decide(g, passed) -> verdict(g)
-//!   anybody:      deadline, dead peer -> decide(g, failed) -> verdict(g)
+//!   a rank:            1 arrive                          4 read: the verdict
+//!   OUT of g ---------------------------> IN g+1 ------------------------------------> OUT of g+1
+//!        \---- 2 forgo: fails g+1 ------>  ^  |  \---- 5 read late: passed, as noted --->
+//!                                          +--+ 3 read: none yet
+//!
+//!   a generation:      7 all arrived: decide
+//!   OPEN <-+ 6 pending  -------------------------> DECIDED <-+ 10 decide late: what stands
+//!    |  \--/            8 other execution: decide     ^  \---/
+//!    +----- 9 deadline, death, cancel: decide --------+
 //! ```
+//!
+//! Edges 6 to 8 are the leader's, by what it has gathered; 2 and 9 are anybody's.
 //!
 //! The verdict of a generation is one word, decided once by compare-and-swap; whoever comes later with another opinion gets
 //! the one that stands. So all ranks leave a generation the same way (requirement H21), also when one times out while the

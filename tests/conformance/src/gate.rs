@@ -3,7 +3,8 @@
 use proxy_core::port::DeviceWords;
 use proxy_core::trigger::{CONSUMED, SENTINEL};
 use proxy_core::{
-    Arming, EnqueueError, ExecId, Polarity, Poll, Rank, RunState, Spec, Status, Stream, TaskKind,
+    Arming, Cause, EnqueueError, ExecId, Polarity, Poll, Rank, RunState, Spec, Status, Stream,
+    TaskKind,
 };
 
 use crate::desk::{Call, Desk, ENDS, Small, Worker};
@@ -17,6 +18,8 @@ cases![
     a_fire_before_its_arm_is_refused,
     a_device_that_arms_itself_is_obeyed,
     words_that_gate_nothing_are_left_alone,
+    who_ends_before_its_gate_gives_its_arm_back,
+    a_reset_forgets_arms_and_words,
 ];
 
 const NETWORK: TaskKind = TaskKind::Network;
@@ -202,5 +205,45 @@ fn words_that_gate_nothing_are_left_alone() -> Outcome {
         let word = desk.load(context, NETWORK, Stream(0));
         ensure!(word == 0, "no device wait, or no stage to wait with");
     }
+    Ok(())
+}
+
+fn who_ends_before_its_gate_gives_its_arm_back() -> Outcome {
+    let (queue, mut worker, mut desk) = (Small::new(), Worker::new(), Desk::new(|_| ENDS));
+    let context = take!(queue.register(&waiting(1)), "registered");
+    let appended = take!(queue.enqueue(context, ExecId(1), &desk), "appended");
+    let ordered = queue.order(take!(appended.network, "ticket"), Cause::Aborted);
+    ensure!(ordered.is_ok(), "ordered to end");
+    ensure!(worker.tick(&queue, &mut desk).aborted == 1, "it ends");
+    let word = desk.load(context, NETWORK, Stream(0));
+    ensure!(word == SENTINEL, "the word stays armed");
+    desk.fire(context, NETWORK, 0, 5);
+    let late = queue.enqueue(context, ExecId(2), &desk);
+    let refused = matches!(late, Err(EnqueueError::FiredBeforeArm(fired)) if fired.word == 5);
+    ensure!(refused, "nothing was armed when it fired");
+    Ok(())
+}
+
+fn a_reset_forgets_arms_and_words() -> Outcome {
+    let (queue, mut worker, mut desk) = (Small::new(), Worker::new(), Desk::new(|_| ENDS));
+    let spec = Spec {
+        arming: Arming::Explicit,
+        ..waiting(2)
+    };
+    let context = take!(queue.register(&spec), "registered");
+    ensure!(queue.arm(context, NETWORK, &desk) == Ok(()), "armed");
+    desk.fire(context, NETWORK, 1, 9);
+    ensure!(queue.reset_words(context, &desk) == Ok(()), "reset");
+    let words = [0, 1].map(|stream| desk.load(context, NETWORK, Stream(stream)));
+    ensure!(words == [CONSUMED; 2], "armed or fired, both words");
+    let appended = take!(queue.enqueue(context, ExecId(1), &desk), "appended");
+    for _ in 0..3 {
+        let _ = worker.tick(&queue, &mut desk);
+    }
+    let ticket = take!(appended.network, "ticket");
+    let waiting = Ok(Poll::Pending(RunState::WaitingDeviceTrigger));
+    ensure!(queue.poll(ticket) == waiting, "the arm is forgotten");
+    let busy = queue.reset_words(context, &desk);
+    ensure!(busy.is_err(), "not while an execution is unfinished");
     Ok(())
 }

@@ -12,11 +12,13 @@ cases![
     a_segment_is_created_and_attached,
     a_foreign_segment_is_refused,
     members_join_become_ready_and_leave,
+    a_rank_is_called_dead_once_and_not_after_it_left,
     messages_arrive_whole_in_order_and_once,
     a_full_ring_names_its_slowest_reader,
     a_barrier_passes_when_all_have_arrived,
     one_verdict_stands_for_all,
     another_execution_fails_the_generation,
+    a_forgone_generation_fails_and_hides_no_pass,
 ];
 
 /// Enough for two ranks, one barrier and rings of four cells.
@@ -68,6 +70,20 @@ fn members_join_become_ready_and_leave() -> Outcome {
     let gone = members.state(1).is_ok_and(State::is_gone);
     ensure!(gone, "gone");
     ensure!(members.state(2).is_err(), "two ranks, no third");
+    Ok(())
+}
+
+fn a_rank_is_called_dead_once_and_not_after_it_left() -> Outcome {
+    let memory = memory();
+    let members = Members::of(two_ranks(&memory)?);
+    ensure!(members.die(0).is_ok_and(|wake| wake.is_some()), "the first");
+    ensure!(members.die(0) == Ok(None), "a second one");
+    ensure!(members.state(0) == Ok(State::Dead), "dead before it joined");
+    ensure!(members.join(0, 42, 1).is_err(), "it stays so");
+    let _ = take!(members.join(1, 43, 1), "joined");
+    let _ = take!(members.leave(1), "left before it was ready");
+    ensure!(members.die(1) == Ok(None), "who left does not die");
+    ensure!(members.state(1) == Ok(State::Left), "left");
     Ok(())
 }
 
@@ -159,5 +175,23 @@ fn another_execution_fails_the_generation() -> Outcome {
     let _ = take!(leader.decide(Verdict::OtherExecution(1)), "decided");
     let verdict = other.verdict();
     ensure!(verdict == Ok(Some(Verdict::OtherExecution(1))), "for both");
+    Ok(())
+}
+
+fn a_forgone_generation_fails_and_hides_no_pass() -> Outcome {
+    let memory = memory();
+    let [mut leader, mut other] = pair(two_ranks(&memory)?)?;
+    let _ = leader.arrive(1);
+    let _ = other.arrive(1);
+    ensure!(leader.gather(1) == Gather::Complete, "all are here");
+    let _ = take!(leader.decide(Verdict::Passed), "decided");
+    let failed = Verdict::Cancelled(0);
+    let (decided, _) = leader.forgo(2);
+    let (forgone, _) = take!(decided, "the leader forgoes the next");
+    ensure!(forgone == failed, "which fails by it");
+    let late = other.verdict();
+    ensure!(late == Ok(Some(Verdict::Passed)), "read late, it passed");
+    let _ = other.arrive(2);
+    ensure!(other.verdict() == Ok(Some(failed)), "the next did not");
     Ok(())
 }

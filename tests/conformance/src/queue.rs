@@ -17,6 +17,8 @@ cases![
     tables_that_are_full_say_their_capacity,
     the_bell_rings_for_a_worker_that_sleeps,
     an_ordered_task_has_its_verdict_before_the_worker_comes,
+    a_verdict_that_nobody_took_outlives_its_task,
+    a_rank_without_contexts_gives_its_place_up,
     every_unconsumed_task_is_listed,
     the_last_value_of_a_range_is_in_it,
     a_worker_that_wakes_by_itself_is_not_rung,
@@ -230,6 +232,51 @@ fn an_ordered_task_has_its_verdict_before_the_worker_comes() -> Outcome {
     ensure!(worker.tick(&queue, &mut desk).aborted == 1, "ended");
     ensure!(queue.order(ticket, Cause::Aborted).is_err(), "it is over");
     ensure!(worker.tick(&queue, &mut desk).next == Next::Sleep, "rest");
+    Ok(())
+}
+
+fn a_verdict_that_nobody_took_outlives_its_task() -> Outcome {
+    let (queue, mut worker, mut desk) = (Small::new(), Worker::new(), Desk::new(|_| IDLE));
+    let context = take!(queue.register(&Spec::new(Rank(7))), "registered");
+    let appended = take!(queue.enqueue(context, ExecId(1), &desk), "appended");
+    let ticket = take!(appended.network, "a network task");
+    ensure!(queue.order(ticket, Cause::Aborted).is_ok(), "ordered");
+    ensure!(queue.conclude(ticket), "the code is given");
+    ensure!(worker.tick(&queue, &mut desk).aborted == 1, "ended");
+    ensure!(queue.tasks().count() == 1, "its code is still to be told");
+    let told = queue.poll(ticket);
+    ensure!(told == Ok(Poll::Done(Status::ABORTED)), "the verdict");
+    ensure!(queue.tasks().next().is_none(), "the place is free");
+    Ok(())
+}
+
+fn a_rank_without_contexts_gives_its_place_up() -> Outcome {
+    let (queue, mut worker, mut desk) = (Small::new(), Worker::new(), Desk::new(|_| ENDS));
+    let first = take!(queue.register(&Spec::new(Rank(1))), "registered");
+    let second = take!(queue.register(&Spec::new(Rank(2))), "registered");
+    let told = take!(queue.enqueue(first, ExecId(1), &desk), "appended");
+    let kept = take!(queue.enqueue(second, ExecId(2), &desk), "appended");
+    for _ in 0..2 {
+        let _ = worker.tick(&queue, &mut desk);
+    }
+    for context in [first, second] {
+        ensure!(queue.retire(context) == Ok(()), "nothing is unfinished");
+    }
+    let end = Ok(Poll::Done(Status::SUCCESS));
+    let (told, kept) = (take!(told.network, "ticket"), take!(kept.network, "ticket"));
+    ensure!(queue.poll(told) == end, "consumed after the retire");
+    take!(queue.register(&Spec::new(Rank(3))), "the place of rank 1");
+    ensure!(queue.poll(kept) == end, "rank 2 has kept its status");
+    let back = take!(queue.register(&Spec::new(Rank(2))), "and its place");
+    let unread = take!(queue.enqueue(back, ExecId(3), &desk), "appended");
+    for _ in 0..2 {
+        let _ = worker.tick(&queue, &mut desk);
+    }
+    ensure!(queue.retire(back) == Ok(()), "retired");
+    take!(queue.register(&Spec::new(Rank(4))), "a place all the same");
+    let unread = queue.poll(take!(unread.network, "ticket"));
+    let given_up = Err(PollError::AlreadyConsumed);
+    ensure!(unread == given_up, "a status is given up for it");
     Ok(())
 }
 

@@ -127,11 +127,18 @@ fn a_worker_spins_yields_and_sleeps_in_that_order() -> Outcome {
         ladder.answer(Next::Sleep, || 15) == Wait::Sleep,
         "then sleep"
     );
+    ladder.woke();
+    ensure!(
+        ladder.answer(Next::Sleep, || 20) == Wait::Pause,
+        "each quiescence spins anew"
+    );
     Ok(())
 }
 
 fn a_group_is_created_shared_and_released() -> Outcome {
     let mut groups = Groups::<2>::new();
+    ensure!(groups.acquire(Gid(1)) == Ok(Acquire::Create), "tried");
+    ensure!(groups.created(Gid(1), false) == Ok(()), "and failed");
     ensure!(groups.acquire(Gid(1)) == Ok(Acquire::Create), "created");
     ensure!(groups.created(Gid(1), true) == Ok(()), "and there");
     ensure!(groups.acquire(Gid(1)) == Ok(Acquire::Shared(2)), "shared");

@@ -4,6 +4,7 @@
 //! specification with the project's decisions and predicts the result of every operation and the exact order of calls. What
 //! the specification leaves to the implementation it leaves out: slot numbers, generations and sequence numbers.
 
+mod ladder;
 mod library;
 mod machine;
 mod orders;
@@ -18,6 +19,7 @@ use proxy_core::{
     RunState, Shut, Spec, Status, TaskKind,
 };
 
+pub use ladder::Rungs;
 pub use library::{
     Answer, Call, Changed, Event, Library, Mood, Recorder, Table, WordPlace, XorShift,
 };

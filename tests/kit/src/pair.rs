@@ -5,13 +5,15 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use proxy_core::driver::Next;
+use proxy_core::ladder::{Budget, Ladder};
 use proxy_core::port::BarrierPoll;
 use proxy_core::{
     Appended, Bell, Cause, ContextError, ContextId, Driver, EnqueueError, ExecId, Queue, Shut,
     Spec, Status, TaskKind, Ticket,
 };
 
-use crate::oracle::{Answer, Library, Mood, Oracle, Recorder, Table, TaskId};
+use crate::oracle::{Answer, Library, Mood, Oracle, Recorder, Rungs, Table, TaskId};
 
 const RANKS: usize = 3;
 const TASKS: usize = 4;
@@ -71,6 +73,20 @@ pub struct Pair {
     pub tickets: Vec<Ticket>,
     sequences: BTreeMap<(u32, u32), usize>,
     execs: u64,
+    /// How the worker waits between ticks, on a core of its own and on a shared one, each with its oracle.
+    ladders: [(Ladder, Rungs); 2],
+    /// What stands for the time: operations so far.
+    now: u64,
+}
+
+/// A worker's ladder with budgets that a short sequence of operations uses up.
+fn ladder(dedicated: bool) -> (Ladder, Rungs) {
+    let budget = Budget {
+        dedicated,
+        pause_ticks: 1,
+        spin: 2,
+    };
+    (Ladder::new(budget), Rungs::new(budget))
 }
 
 impl Pair {
@@ -87,6 +103,8 @@ impl Pair {
             tickets: Vec::new(),
             sequences: BTreeMap::new(),
             execs: 0,
+            ladders: [true, false].map(ladder),
+            now: 0,
         };
         for number in 0..specs.len() {
             pair.register(number);
@@ -113,6 +131,7 @@ impl Pair {
 
     /// Does `op` to both sides and compares.
     pub fn run(&mut self, op: Op) {
+        self.now += 1;
         match op {
             Op::Enqueue(number) => self.enqueue(number, None),
             Op::Append(number, kind) => self.enqueue(number, Some(kind)),
@@ -133,6 +152,7 @@ impl Pair {
                 let expected = self.oracle.tick(&mut library);
                 assert_eq!(ports.library.events, library.events);
                 assert_eq!(found, expected);
+                self.wait(found.next);
             }
             Op::AbortAll(mood) => {
                 let (mut ports, mut library) = (self.recorder(mood), Library::new(mood));
@@ -154,7 +174,7 @@ impl Pair {
                 let found = self.queue.check(context, kind);
                 assert_eq!(found, self.oracle.check(context, kind));
             }
-            Op::ArmBell => assert_eq!(self.queue.arm_bell(), self.oracle.arm_bell()),
+            Op::ArmBell => self.sleep(),
             Op::Shut(by) => assert_eq!(self.queue.shut(by), self.oracle.shut(by)),
             Op::Reset(number) => self.reset_words(number),
             Op::Retire(number) => {
@@ -165,6 +185,25 @@ impl Pair {
         }
         let words = self.words.borrow().written();
         assert_eq!(words, self.oracle.table().written());
+    }
+
+    /// What the worker does after a tick that said `next`.
+    fn wait(&mut self, next: Next) {
+        for (ladder, rungs) in &mut self.ladders {
+            let found = ladder.answer(next, || self.now);
+            assert_eq!(found, rungs.answer(next, self.now), "after {next:?}");
+        }
+    }
+
+    /// The worker arms the bell; if it may sleep, the next tick is one after it was woken.
+    fn sleep(&mut self) {
+        let armed = self.queue.arm_bell();
+        assert_eq!(armed, self.oracle.arm_bell());
+        for (ladder, rungs) in &mut self.ladders {
+            if armed && rungs.slept() {
+                ladder.woke();
+            }
+        }
     }
 
     /// The operations about early ends.

@@ -3,6 +3,7 @@
 //! Requirements: H20, H21, H66.
 
 mod forgone;
+mod reached;
 mod seen;
 
 use std::string::ToString;
