@@ -1,19 +1,22 @@
 /* Open MPI beside the host bus: `mpi KEY BYTES`, KEY round_trip.*, barrier.*, gather.* or join.*; prints `figure KEY P50 P99` on rank 0. */
 #define _GNU_SOURCE
+#include "stamp.h"
 #include <mpi.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 static int rank, ranks, bytes;
 static char *own, *all;
 static unsigned char round_number;
 
-static double now(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec * 1e9 + (double)time.tv_nsec;
+/* As our ranks, and as iceoryx2's. */
+static void pin(void) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(rank % 2, &set);
+    if (sched_setaffinity(0, sizeof set, &set)) MPI_Abort(MPI_COMM_WORLD, 1);
 }
 
 static void fresh(void) { memset(own, ++round_number, bytes); }
@@ -39,7 +42,7 @@ static void gather(void) {
 }
 
 static int order(const void *left, const void *right) {
-    double a = *(const double *)left, b = *(const double *)right;
+    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
     return a < b ? -1 : a > b;
 }
 
@@ -51,16 +54,22 @@ int main(int argc, char **argv) {
     bytes = argc > 2 ? atoi(argv[2]) : 0;
     own = calloc(1, bytes + 1), all = calloc(ranks, bytes + 1);
     void (*event)(void) = *key == 'r' ? round_trip : *key == 'g' ? gather : barrier;
-    int count = *key == 'j' ? 1 : bytes > 4096 ? 500 : ranks > 2 ? 4000 : 20000;
-    double *times = malloc(count * sizeof *times);
+    if (*key == 'j') {
+        barrier();
+        MPI_Finalize();
+        return 0;
+    }
+    pin();
+    int count = bytes > 4096 ? 500 : ranks > 2 ? 4000 : 20000;
+    uint64_t *times = malloc(count * sizeof *times);
     for (int warm = 0; warm < 50; warm++) event();
     for (int at = 0; at < count; at++) {
-        double begin = now();
+        uint64_t begin = stamp();
         event();
-        times[at] = now() - begin;
+        times[at] = stamp() - begin;
     }
     qsort(times, count, sizeof *times, order);
-    if (rank == 0 && *key != 'j') printf("figure %s %g %g\n", key, times[count / 2], times[count * 99 / 100]);
+    if (rank == 0) printf("figure %s %g %g\n", key, ns(times[count / 2]), ns(times[count * 99 / 100]));
     MPI_Finalize();
     return 0;
 }

@@ -67,11 +67,29 @@ impl Figure {
         }
     }
 
+    /// Of a few numbers, such as medians of rows or times of processes: the tail is the worst. None at all are 0.
+    pub fn of_few(mut values: Vec<f64>) -> Self {
+        values.sort_by(f64::total_cmp);
+        Self {
+            p50: values.get(values.len() / 2).copied().unwrap_or(0.0),
+            p99: values.last().copied().unwrap_or(0.0),
+        }
+    }
+
     /// A single number.
     pub const fn single(value: f64) -> Self {
         Self {
             p50: value,
             p99: value,
+        }
+    }
+
+    /// Of one of so many that were timed together.
+    #[must_use]
+    pub fn each_of(self, count: usize) -> Self {
+        Self {
+            p50: self.p50 / count as f64,
+            p99: self.p99 / count as f64,
         }
     }
 
@@ -93,16 +111,10 @@ pub fn events(count: usize, mut event: impl FnMut(usize)) -> Figure {
 
 /// Time of one of `count` runs in a row, which are too short to be timed singly: the median of 15 such rows.
 pub fn each(count: usize, mut event: impl FnMut(usize)) -> Figure {
-    let mut rows: Vec<f64> = (0..15)
-        .map(|_| {
-            let start = stamp();
-            (0..count).for_each(&mut event);
-            ns(stamp() - start) / count as f64
-        })
-        .collect();
-    rows.sort_by(f64::total_cmp);
-    Figure {
-        p50: rows[7],
-        p99: rows[14],
-    }
+    let row = |_| {
+        let start = stamp();
+        (0..count).for_each(&mut event);
+        ns(stamp() - start) / count as f64
+    };
+    Figure::of_few((0..15).map(row).collect())
 }

@@ -4,10 +4,11 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use proxy_core::Rank;
+use proxy_core::{ExecId, Gid, Rank};
 use proxy_kit::entryless;
 use proxy_os::nccom::{self, Comm, ProxyComm};
-use proxy_os::{ContextBuilder, Fifo};
+use proxy_os::pass::ByHand;
+use proxy_os::{ContextBuilder, Fifo, Settings};
 
 use crate::{clock, tools};
 
@@ -48,4 +49,24 @@ pub fn builder(rank: u32, what: &'static What) -> ContextBuilder {
     let comm = unsafe { ProxyComm::new(library, comm, 1 << 16) };
     let (ops, src, dest) = entryless::arrays(1);
     ContextBuilder::new(comm, Rank(rank)).block(1, vec![Fifo { ops, src, dest }])
+}
+
+/// A queue whose passes are made by its owner; its doorbell is never armed, so an append makes no system call.
+pub fn by_hand() -> ByHand {
+    let settings = Settings::from_lookup(|_| None).expect("good settings");
+    ByHand::new(Gid(0), &settings).expect("a queue")
+}
+
+/// The same with so many tasks, each of a rank and context of its own, which are idle from the next pass on.
+pub fn by_hand_over(tasks: u32, what: &'static What) -> ByHand {
+    let mut worker = by_hand();
+    for rank in 0..tasks {
+        let context = worker.queue().context(builder(rank, what));
+        let context = context.expect("a context");
+        context.enqueue(ExecId(1)).expect("room");
+        std::mem::forget(context);
+    }
+    // Drained, started, and idle from the third pass on; and past those that pause before the first that yields.
+    (0..100).for_each(|_| worker.pass());
+    worker
 }

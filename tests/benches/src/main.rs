@@ -5,9 +5,11 @@
 
 mod judge;
 mod measure;
+mod peers;
 mod plan;
 mod plot;
 mod report;
+mod rows;
 mod run;
 mod simulate;
 
@@ -16,9 +18,12 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use plan::ROWS;
 use proxy_kit::command::{end_unparsed, end_when_output_fails};
+use rows::ROWS;
 use run::Programs;
+
+/// What runs where.
+const PINNED: &str = "producer and consumer CPU 0, worker CPU 1; rank r of a bus, and of its peers, CPU r modulo 2; joining ranks free";
 
 #[global_allocator]
 static ALLOCATOR: proxy_benches::counting::Counting = proxy_benches::counting::Counting;
@@ -145,39 +150,26 @@ fn bench(cli: &Cli) -> ExitCode {
         println!("SKIPPED: a second CPU not available");
         return ExitCode::SUCCESS;
     }
-    println!(
-        "pinned: producer and consumer CPU 0, worker CPU 1; rank r of a bus CPU r modulo 2; joining ranks free"
-    );
+    println!("pinned: {PINNED}");
     let programs = Programs::build();
-    let (mut judged, mut conditions, mut calm) = (Vec::new(), Vec::new(), true);
+    let (mut judged, mut conditions) = (Vec::new(), Vec::new());
     let mut groups: Vec<&str> = rows.iter().map(|row| row.group).collect();
     groups.dedup();
     for group in groups {
-        let (rounds, undisturbed) = run::rounds(group, if cli.quick { 2 } else { 5 }, &programs);
-        calm &= undisturbed;
-        conditions.extend(rounds.iter().map(|round| {
-            let (foreign, [trip, after]) = (round.foreign, round.round_trips());
-            format!(
-                "{group}: foreign load {foreign:.2} CPUs, cache-line round trip {trip:.0} ns, at its end {after:.0}"
-            )
-        }));
+        let rounds = run::rounds(group, if cli.quick { 2 } else { 5 }, &programs);
+        conditions.extend(rounds.told.iter().cloned());
         let of_group = rows.iter().filter(|row| row.group == group);
         let of_group: Vec<_> = of_group.map(|row| judge::judge(*row, &rounds)).collect();
         // At once, as the whole takes long and may be ended before.
         println!("\n{}", report::table(&of_group));
         judged.extend(of_group);
     }
-    finish(cli, &judged, &conditions, calm)
+    finish(cli, &judged, &conditions)
 }
 
-fn finish(cli: &Cli, judged: &[judge::Judged], conditions: &[String], calm: bool) -> ExitCode {
-    println!("\n{}", report::table(judged));
-    let met = judged.iter().filter(|row| row.met() == Some(true)).count();
-    println!("{met} of {} rows met", judged.len());
-    if !calm {
-        println!("DISTURBED: in some groups no round was quiet; their figures are no measurement");
-    }
-    let json = report::json(judged, conditions);
+fn finish(cli: &Cli, judged: &[judge::Judged], conditions: &[String]) -> ExitCode {
+    println!("\n{}\n{}", report::table(judged), report::summary(judged));
+    let json = report::json(judged, conditions, PINNED);
     if let Some(path) = &cli.json
         && let Err(error) = std::fs::write(path, format!("{json:#}\n"))
     {
@@ -188,8 +180,8 @@ fn finish(cli: &Cli, judged: &[judge::Judged], conditions: &[String], calm: bool
     {
         return unwritten(&format!("--plots {}: {error}", folder.display()));
     }
-    let whole = calm && judged.iter().all(|row| row.met() != Some(false));
-    ExitCode::from(u8::from(!whole))
+    let bad = judged.iter().any(|row| row.verdict.is_bad());
+    ExitCode::from(u8::from(bad))
 }
 
 #[cfg(test)]

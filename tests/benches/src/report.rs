@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::judge::Judged;
+use crate::judge::{Judged, Verdict};
 use crate::plan::Unit;
 use proxy_benches::clock::Figure;
 
@@ -14,7 +14,8 @@ pub(crate) fn table(rows: &[Judged]) -> String {
         "p99",
         "original p50",
         "p99",
-        "best peer",
+        "best peer p50",
+        "p99",
         "floor",
         "found: target",
         "met",
@@ -25,10 +26,10 @@ pub(crate) fn table(rows: &[Judged]) -> String {
     let widths: Vec<usize> = (0..head.len())
         .map(|column| width(column).unwrap_or(0))
         .collect();
-    let draw = |line: &[String; 9]| {
+    let draw = |line: &[String; 10]| {
         let cells = line.iter().zip(&widths).enumerate();
         let cells = cells.map(|(column, (cell, width))| match column {
-            0 | 7 => format!("{cell:<width$}"),
+            0 | 8 => format!("{cell:<width$}"),
             _ => format!("{cell:>width$}"),
         });
         cells.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
@@ -36,7 +37,7 @@ pub(crate) fn table(rows: &[Judged]) -> String {
     lines.iter().map(draw).collect()
 }
 
-fn line(judged: &Judged) -> [String; 9] {
+fn line(judged: &Judged) -> [String; 10] {
     let unit = judged.row.unit;
     let pair = |figure: Option<Figure>| match figure {
         Some(figure) => [show(figure.p50, unit), show(figure.p99, unit)],
@@ -44,34 +45,57 @@ fn line(judged: &Judged) -> [String; 9] {
     };
     let [ours, ours_tail] = pair(judged.ours);
     let [original, original_tail] = pair(judged.original);
-    let targets = judged.targets.iter().map(|(asked, found)| match found {
+    let [peer, peer_tail] = pair(judged.peer.map(|(_, figure)| figure));
+    let peer = match judged.peer {
+        Some((name, _)) => format!("{peer} {name}"),
+        None => peer,
+    };
+    let floor = judged.floor.map(|floor| show(floor, unit));
+    let targets = judged.targets.iter().map(|answer| match answer.found {
         Some((found, met)) => {
-            let missed = if *met { "" } else { " NOT" };
-            format!("{}{missed}: {asked}", ratio(*found))
+            let missed = if met { "" } else { " NOT" };
+            format!("{}{missed}: {}", ratio(found), answer.asked)
         }
-        None => format!("?: {asked}"),
+        None => format!("?: {}", answer.asked),
     });
-    let peer = judged
-        .peer
-        .map(|(name, figure)| format!("{} {name}", show(figure.p50, unit)));
     [
         judged.row.name.to_owned(),
         ours,
         ours_tail,
         original,
         original_tail,
-        peer.unwrap_or_else(|| "-".to_owned()),
-        judged
-            .floor
-            .map_or_else(|| "-".to_owned(), |floor| show(floor, unit)),
+        peer,
+        peer_tail,
+        floor.unwrap_or_else(|| "-".to_owned()),
         targets.collect::<Vec<_>>().join("; "),
-        match judged.met() {
-            Some(true) => "met",
-            Some(false) => "NOT MET",
-            None => "-",
-        }
-        .to_owned(),
+        judged.verdict.name().to_owned(),
     ]
+}
+
+/// How many rows came to which verdict.
+pub(crate) fn summary(rows: &[Judged]) -> String {
+    let count = |verdict| rows.iter().filter(|row| row.verdict == verdict).count();
+    let shown = count(Verdict::Shown);
+    let mut text = format!("{} of {} rows met", count(Verdict::Met), rows.len() - shown);
+    for (verdict, name) in [
+        (
+            Verdict::Partly,
+            "partly, as not all was there that they are compared with",
+        ),
+        (Verdict::Missed, "not met"),
+        (Verdict::Failed, "without a figure that should be there"),
+        (
+            Verdict::Disturbed,
+            "disturbed: their figures are no measurement",
+        ),
+        (Verdict::Skipped, "skipped"),
+        (Verdict::Shown, "without a target"),
+    ] {
+        if count(verdict) > 0 {
+            text += &format!("; {} {name}", count(verdict));
+        }
+    }
+    text
 }
 
 fn ratio(found: f64) -> String {
@@ -96,14 +120,14 @@ pub(crate) fn show(value: f64, unit: Unit) -> String {
 }
 
 /// All rows, for other programs: nanoseconds, bytes or counts.
-pub(crate) fn json(rows: &[Judged], conditions: &[String]) -> Value {
+pub(crate) fn json(rows: &[Judged], conditions: &[String], pinned: &str) -> Value {
     let figure =
         |figure: Option<Figure>| figure.map(|figure| json!({"p50": figure.p50, "p99": figure.p99}));
     let rows: Vec<Value> = rows
         .iter()
         .map(|judged| {
-            let targets = judged.targets.iter().map(|(asked, found)| {
-                json!({"target": asked, "found": found.map(|found| found.0), "met": found.map(|found| found.1)})
+            let targets = judged.targets.iter().map(|answer| {
+                json!({"target": answer.asked, "found": answer.found.map(|found| found.0), "met": answer.found.map(|found| found.1)})
             });
             json!({
                 "key": judged.row.key,
@@ -114,9 +138,9 @@ pub(crate) fn json(rows: &[Judged], conditions: &[String]) -> Value {
                 "peer": judged.peer.map(|(name, found)| json!({"name": name, "p50": found.p50, "p99": found.p99})),
                 "floor": judged.floor,
                 "targets": targets.collect::<Vec<_>>(),
-                "met": judged.met(),
+                "verdict": judged.verdict.name(),
             })
         })
         .collect();
-    json!({"conditions": conditions, "rows": rows})
+    json!({"pinned": pinned, "conditions": conditions, "rows": rows})
 }

@@ -3,8 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Output};
 
+use crate::peers;
+use crate::plan::Side;
 use proxy_benches::clock::Figure;
 use proxy_benches::machine::Load;
 use proxy_benches::tools;
@@ -15,15 +17,6 @@ const NOISE: f64 = 0.1;
 /// round to round it may change, as a figure is compared with those of its own round alone.
 const DRIFT: f64 = 1.6;
 
-/// Whose figures.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Side {
-    Ours,
-    Original,
-    Mpi,
-    Iceoryx2,
-}
-
 /// What one side said in one round.
 pub(crate) type Figures = BTreeMap<String, Figure>;
 
@@ -31,8 +24,10 @@ pub(crate) type Figures = BTreeMap<String, Figure>;
 #[derive(Debug, Default)]
 pub(crate) struct Round {
     pub(crate) sides: BTreeMap<Side, Figures>,
+    /// Our own program said that the machine lacks what it needs.
+    pub(crate) skipped: bool,
     /// CPUs that others used meanwhile.
-    pub(crate) foreign: f64,
+    foreign: f64,
     /// The cache-line round trip at its end.
     trip_after: f64,
 }
@@ -44,14 +39,15 @@ impl Round {
     }
 
     /// The cache-line round trip at its begin and at its end, in nanoseconds.
-    pub(crate) fn round_trips(&self) -> [f64; 2] {
+    fn round_trips(&self) -> [f64; 2] {
         let before = self.sides.get(&Side::Ours).map_or(0.0, round_trip);
         [before, self.trip_after]
     }
 
     fn is_calm(&self) -> bool {
         let [before, after] = self.round_trips();
-        self.foreign <= NOISE && before.max(after) <= before.min(after) * DRIFT
+        let is_steady = before > 0.0 && before.max(after) <= before.min(after) * DRIFT;
+        self.foreign <= NOISE && is_steady
     }
 }
 
@@ -59,8 +55,8 @@ impl Round {
 #[derive(Debug)]
 pub(crate) struct Programs {
     original: Option<PathBuf>,
-    mpi: Option<PathBuf>,
-    iceoryx2: Option<PathBuf>,
+    pub(crate) mpi: Option<PathBuf>,
+    pub(crate) iceoryx2: Option<PathBuf>,
 }
 
 impl Programs {
@@ -84,49 +80,86 @@ impl Programs {
     }
 }
 
-/// Undisturbed rounds of a group, `wanted` of them if the machine lets us; the others are told of and left out. If all are
-/// disturbed, they are all there is, and `false` says so.
-pub(crate) fn rounds(group: &str, wanted: usize, programs: &Programs) -> (Vec<Round>, bool) {
-    let (mut good, mut bad): (Vec<Round>, Vec<Round>) = (Vec::new(), Vec::new());
-    while good.len() < wanted && bad.len() < wanted {
-        let round = one(group, programs);
-        let (calm, [before, after]) = (round.is_calm(), round.round_trips());
-        println!(
+/// The rounds of a group.
+#[derive(Debug, Default)]
+pub(crate) struct Rounds {
+    /// Those that count: the calm ones, or all if none was.
+    pub(crate) counted: Vec<Round>,
+    /// Too few were calm: their figures are no measurement.
+    pub(crate) disturbed: bool,
+    /// What was said of each.
+    pub(crate) told: Vec<String>,
+}
+
+/// Rounds of a group, until so many were calm; they are a measurement if most of these were.
+pub(crate) fn rounds(group: &str, wanted: usize, programs: &Programs) -> Rounds {
+    until_calm(group, wanted, || one(group, programs))
+}
+
+/// Gives up after three times the rounds that are wanted.
+fn until_calm(group: &str, wanted: usize, mut run: impl FnMut() -> Round) -> Rounds {
+    let (mut calm, mut bad, mut told) = (Vec::new(), Vec::new(), Vec::new());
+    while calm.len() < wanted && told.len() < 3 * wanted {
+        let round = run();
+        let (is_calm, [before, after]) = (round.is_calm(), round.round_trips());
+        let line = format!(
             "{group}: round {}, foreign load {:.2} CPUs, cache-line round trip {before:.0} ns, at its end {after:.0}{}",
-            good.len() + bad.len() + 1,
+            told.len() + 1,
             round.foreign,
-            if calm { "" } else { ": DISTURBED, thrown away" }
+            if is_calm {
+                ""
+            } else {
+                ": DISTURBED, thrown away"
+            }
         );
-        if calm {
-            good.push(round)
+        println!("{line}");
+        told.push(line);
+        if is_calm {
+            calm.push(round);
         } else {
-            bad.push(round)
+            bad.push(round);
         }
     }
-    if good.is_empty() {
-        (bad, false)
-    } else {
-        (good, true)
+    let least = wanted / 2 + 1;
+    let disturbed = calm.len() < least;
+    if disturbed {
+        let line = format!(
+            "{group}: DISTURBED, {} of {} rounds were calm, {least} have to be",
+            calm.len(),
+            told.len()
+        );
+        println!("{line}");
+        told.push(line);
+    }
+    Rounds {
+        counted: if calm.is_empty() { bad } else { calm },
+        disturbed,
+        told,
     }
 }
 
 fn one(group: &str, programs: &Programs) -> Round {
     let load = Load::begin();
     let mut round = Round::default();
-    let mut ours = child(&["group", "floor"]);
-    ours.extend(child(&["group", group]));
+    let mut ours = child("floor").figures;
+    if group != "floor" {
+        let said = child(group);
+        round.skipped = said.skipped;
+        ours.extend(said.figures);
+    }
     round.sides.insert(Side::Ours, ours);
     if let Some(program) = &programs.original
         && ["append", "done", "tick", "look", "tasks"].contains(&group)
     {
         let mut command = Command::new(program);
         command.arg(group);
-        round.sides.insert(Side::Original, told(&mut command));
+        let original = told(&mut command).unwrap_or_default().figures;
+        round.sides.insert(Side::Original, original);
     }
     if group == "bus" || group == "process" {
-        peers(group, programs, &mut round);
+        peers::run(group, programs, &mut round);
     }
-    round.trip_after = round_trip(&child(&["group", "floor"]));
+    round.trip_after = round_trip(&child("floor").figures);
     round.foreign = load.foreign();
     round
 }
@@ -135,133 +168,46 @@ fn round_trip(figures: &Figures) -> f64 {
     figures.get("floor.rtt").map_or(0.0, |figure| figure.p50)
 }
 
-/// Keys, ranks and bytes of what the peers have, too.
-const BUS: [(&str, usize, usize); 10] = [
-    ("round_trip.8", 2, 8),
-    ("barrier.2", 2, 0),
-    ("barrier.4", 4, 0),
-    ("barrier.8", 8, 0),
-    ("gather.8.2", 2, 8),
-    ("gather.8.8", 8, 8),
-    ("gather.4096.2", 2, 4096),
-    ("gather.4096.8", 8, 4096),
-    ("gather.65536.2", 2, 65536),
-    ("gather.65536.8", 8, 65536),
-];
-
-fn peers(group: &str, programs: &Programs, round: &mut Round) {
-    let rows: &[_] = if group == "bus" {
-        &BUS
-    } else {
-        &[("join.8", 8, 8)]
-    };
-    for &(key, ranks, bytes) in rows {
-        if let Some(program) = &programs.mpi {
-            let figures = timed(key, || told(&mut mpirun(program, key, ranks, bytes)));
-            round.sides.entry(Side::Mpi).or_default().extend(figures);
-        }
-        if let Some(program) = &programs.iceoryx2
-            && !key.starts_with("barrier")
-        {
-            let figures = timed(key, || iceoryx2(program, key, ranks, bytes));
-            round
-                .sides
-                .entry(Side::Iceoryx2)
-                .or_default()
-                .extend(figures);
-        }
-    }
+/// What a program said.
+#[derive(Debug, Default)]
+pub(crate) struct Said {
+    pub(crate) figures: Figures,
+    /// The machine lacks what some of its figures need.
+    skipped: bool,
 }
 
-/// The figures of a program; of a start, how long all of it took.
-fn timed(key: &str, run: impl Fn() -> Figures) -> Figures {
-    if !key.starts_with("join") {
-        return run();
-    }
-    let mut times: Vec<f64> = (0..5)
-        .map(|_| {
-            let begin = std::time::Instant::now();
-            run();
-            begin.elapsed().as_secs_f64() * 1e9
-        })
-        .collect();
-    times.sort_by(f64::total_cmp);
-    let figure = Figure {
-        p50: times[2],
-        p99: times[4],
-    };
-    [(key.to_owned(), figure)].into()
-}
-
-fn mpirun(program: &PathBuf, key: &str, ranks: usize, bytes: usize) -> Command {
-    let mut command = Command::new("mpirun");
-    command.args(["-np", &ranks.to_string()]);
-    // As its manual says for more ranks than CPUs.
-    if ranks > 2 {
-        command.args([
-            "--oversubscribe",
-            "--bind-to",
-            "none",
-            "--mca",
-            "mpi_yield_when_idle",
-            "1",
-        ]);
-    } else {
-        command.args(["--bind-to", "core"]);
-    }
-    command
-        .arg(program)
-        .args([key, &bytes.to_string()])
-        .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
-        .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
-    command
-}
-
-fn iceoryx2(program: &PathBuf, key: &str, ranks: usize, bytes: usize) -> Figures {
-    static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
-    // Relaxed: only uniqueness matters.
-    let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-    let job = format!("bench-{}-{number}", std::process::id());
-    let start = |rank: usize| {
-        let mut command = Command::new(program);
-        command
-            .args([key, &job])
-            .args([rank, ranks, bytes].map(|number| number.to_string()));
-        command.stdout(std::process::Stdio::piped()).spawn()
-    };
-    let children: Vec<_> = (0..ranks).filter_map(|rank| start(rank).ok()).collect();
-    let outputs = children
-        .into_iter()
-        .filter_map(|child| child.wait_with_output().ok());
-    outputs
-        .flat_map(|output| parse(&String::from_utf8_lossy(&output.stdout)))
-        .collect()
-}
-
-/// This program as a child.
-fn child(args: &[&str]) -> Figures {
+/// This program as a child that measures a group.
+fn child(group: &str) -> Said {
     let program = std::env::current_exe().expect("the path of this program");
-    told(Command::new(program).args(args))
+    told(Command::new(program).args(["group", group])).unwrap_or_default()
 }
 
-/// Runs a program and takes its figures; what else it says goes on.
-fn told(command: &mut Command) -> Figures {
-    let output = match command.output() {
-        Ok(output) => output,
+/// Runs a program and takes its figures; what else it says goes on. `None`: it failed, and its figures mean nothing.
+pub(crate) fn told(command: &mut Command) -> Option<Said> {
+    match command.output() {
+        Ok(output) => heard(&format!("{command:?}"), &output),
         Err(error) => {
             println!("{:?}: {error}", command.get_program());
-            return Figures::new();
+            None
         }
-    };
+    }
+}
+
+/// What a program has said that has ended.
+pub(crate) fn heard(program: &str, output: &Output) -> Option<Said> {
     if !output.status.success() {
-        println!("{command:?}: {}", output.status);
+        println!("{program}: {}", output.status);
         println!("{}", String::from_utf8_lossy(&output.stderr));
+        return None;
     }
     let text = String::from_utf8_lossy(&output.stdout);
-    text.lines()
-        .filter(|line| line.starts_with("SKIPPED"))
-        .for_each(|line| println!("{line}"));
-    parse(&text).into_iter().collect()
+    let skipped = text.lines().filter(|line| line.starts_with("SKIPPED"));
+    let said = Said {
+        figures: parse(&text).into_iter().collect(),
+        skipped: skipped.clone().next().is_some(),
+    };
+    skipped.for_each(|line| println!("{line}"));
+    Some(said)
 }
 
 /// Lines `figure KEY P50 P99`.
@@ -274,4 +220,79 @@ fn parse(text: &str) -> Vec<(String, Figure)> {
         Some((key, Figure { p50, p99 }))
     };
     text.lines().filter_map(figure).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn round(foreign: f64) -> Round {
+        let trip = Figure::single(100.0);
+        let mut round = Round {
+            foreign,
+            trip_after: 100.0,
+            ..Round::default()
+        };
+        let figures = [("floor.rtt".to_owned(), trip)];
+        round.sides.insert(Side::Ours, figures.into());
+        round
+    }
+
+    /// Rounds, calm or not, in this order; then calm no more.
+    fn run(wanted: usize, calm: &[bool]) -> Rounds {
+        let mut order = calm.iter();
+        until_calm("group", wanted, || match order.next() {
+            Some(true) => round(0.0),
+            _ => round(1.0),
+        })
+    }
+
+    #[test]
+    fn calm_rounds_are_as_many_as_wanted_and_no_more_are_made() {
+        let rounds = run(5, &[true, false, true, true, false, true, true]);
+        assert_eq!((rounds.counted.len(), rounds.disturbed), (5, false));
+        assert_eq!(rounds.told.len(), 7);
+        assert!(rounds.counted.iter().all(Round::is_calm));
+    }
+
+    #[test]
+    fn most_of_the_wanted_rounds_have_to_be_calm() {
+        for (wanted, calm, disturbed) in [(5, 3, false), (5, 2, true), (2, 2, false), (2, 1, true)]
+        {
+            let rounds = run(wanted, &vec![true; calm]);
+            assert_eq!(
+                (rounds.counted.len(), rounds.disturbed),
+                (calm, disturbed),
+                "{calm} of {wanted}"
+            );
+        }
+        let rounds = run(5, &[true]);
+        let last = "group: DISTURBED, 1 of 15 rounds were calm, 3 have to be";
+        assert_eq!(rounds.told.last().map(String::as_str), Some(last));
+    }
+
+    #[test]
+    fn rounds_that_were_all_disturbed_are_shown_as_such() {
+        let rounds = run(2, &[]);
+        assert_eq!((rounds.counted.len(), rounds.disturbed), (6, true));
+    }
+
+    #[test]
+    fn a_round_whose_cache_line_has_no_figure_is_not_calm() {
+        assert!(round(0.0).is_calm());
+        assert!(!Round::default().is_calm());
+    }
+
+    #[test]
+    fn figures_of_a_program_that_fails_do_not_count() {
+        let script = |end: &str| {
+            let said = format!("echo figure a 1 2; echo SKIPPED: b not available; {end}");
+            told(Command::new("sh").args(["-c", &said]))
+        };
+        let said = script("true").expect("it ends well");
+        let figure = Figure { p50: 1.0, p99: 2.0 };
+        assert_eq!((said.figures.get("a"), said.skipped), (Some(&figure), true));
+        assert!(script("exit 3").is_none());
+        assert!(told(&mut Command::new("/nonexistent/program")).is_none());
+    }
 }

@@ -9,10 +9,8 @@ use std::time::Duration;
 
 use proxy_benches::contexts::{self, What};
 use proxy_benches::ports::{OneCall, done, idle};
-use proxy_core::{Driver, ExecId, Gid, Queue, Rank, Spec, TaskKind, Ticket};
-use proxy_os::Settings;
+use proxy_core::{Driver, ExecId, Queue, Rank, Spec, TaskKind, Ticket};
 use proxy_os::bananaphone::{Barrier, Bus, Options, Progress};
-use proxy_os::pass::ByHand;
 
 const RANKS: usize = 64;
 const TASKS: usize = 128;
@@ -223,24 +221,10 @@ fn ring() {
     }
 }
 
-/// A queue whose passes are made here.
-fn by_hand() -> ByHand {
-    let settings = Settings::from_lookup(|_| None).expect("good settings");
-    ByHand::new(Gid(0), &settings).expect("a queue")
-}
-
-/// A worker's whole pass over so many tasks, each of a rank and context of its own, whose library moves nothing.
+/// A worker's whole pass over so many tasks whose library moves nothing.
 fn whole_pass(tasks: u32) {
-    let mut worker = by_hand();
     let what = What::new(contexts::IDLE);
-    for rank in 0..tasks {
-        let context = worker.queue().context(contexts::builder(rank, what));
-        let context = context.expect("a context");
-        context.enqueue(ExecId(1)).expect("room");
-        std::mem::forget(context);
-    }
-    // Drained, started, and idle from the third pass on; and past those that pause before the first that yields.
-    (0..100).for_each(|_| worker.pass());
+    let mut worker = contexts::by_hand_over(tasks, what);
     for _ in 0..100 {
         measured(|| worker.pass());
     }
@@ -254,7 +238,7 @@ const LIFE: u32 = 127;
 
 /// All that the worker does for 8 tasks of one block, from the drain to the end.
 fn life() {
-    let mut worker = by_hand();
+    let mut worker = contexts::by_hand();
     let what = What::new(contexts::IDLE);
     let context = worker.queue().context(contexts::builder(0, what));
     let context = context.expect("a context");

@@ -4,8 +4,9 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use proxy_benches::ports::{OneCall, idle};
-use proxy_benches::{clock, counting, machine};
-use proxy_core::{Driver, ExecId, Queue, Rank, Spec, TaskKind, Ticket};
+use proxy_benches::{clock, contexts, counting, machine};
+use proxy_core::{Driver, ExecId, Poll, PollError, Queue, Rank, Spec, TaskKind, Ticket};
+use proxy_os::queue::Context;
 
 use super::world::{DONE, IDLE, What, World};
 use clock::{Figure, stamp};
@@ -23,6 +24,7 @@ pub(super) fn append() {
     }
     append_behind("append.busy.16", 16, What::microsecond());
     append_alone();
+    append_handle();
 }
 
 fn append_behind(key: &str, active: u32, what: &'static What) {
@@ -41,21 +43,48 @@ fn append_behind(key: &str, active: u32, what: &'static What) {
     Figure::of(events).tell(key);
 }
 
+/// Appends in a row that is timed together; there are slots for all.
+const ROW: u64 = 60;
+
 /// No worker at all, the slot included: the core's own append.
 fn append_alone() {
     type Alone = Queue<1, 64, 1>;
-    let mut rows = Vec::new();
     let words = OneCall(idle);
-    for _ in 0..15 {
+    let row = |_| {
         let queue = Box::new(Alone::new());
         let context = queue.register(&Spec::new(Rank(0))).expect("a place");
         let begin = stamp();
-        for exec in 0..60 {
+        for exec in 0..ROW {
             black_box(&queue.enqueue(context, ExecId(exec), &words));
         }
-        rows.push((stamp() - begin) / 60);
-    }
-    Figure::of(rows).tell("append.alone");
+        clock::ns(stamp() - begin) / ROW as f64
+    };
+    Figure::of_few((0..15).map(row).collect()).tell("append.alone");
+}
+
+/// The same through what a user holds, to a queue as it is shipped whose worker is awake and looks at something else.
+fn append_handle() {
+    let mut worker = contexts::by_hand();
+    let context = worker
+        .queue()
+        .context(contexts::builder(0, What::new(DONE)));
+    let context = context.expect("a context");
+    let row = |_| {
+        let begin = stamp();
+        for exec in 0..ROW {
+            black_box(&context.enqueue(ExecId(exec)));
+        }
+        let each = clock::ns(stamp() - begin) / ROW as f64;
+        let mut consumed = 0;
+        while consumed < ROW {
+            worker.pass();
+            while matches!(context.check(TaskKind::Network), Ok(Poll::Done(_))) {
+                consumed += 1;
+            }
+        }
+        each
+    };
+    Figure::of_few((0..15).map(row).collect()).tell("append.handle");
 }
 
 /// From before the append to the sight of done.
@@ -88,7 +117,7 @@ fn until_done(key: &str, world: &World, pause: Duration) {
     Figure::of(events).tell(key);
 }
 
-/// A tick of the driver over idle tasks, per task.
+/// A tick of the core over idle tasks, per task; and the pass around it.
 pub(super) fn tick() {
     machine::pin(0);
     tick_of::<1, 8>("tick.1", 1);
@@ -98,6 +127,21 @@ pub(super) fn tick() {
     tick_of::<1, 4096>("tick.4096.1", 4096);
     tick_of::<8, 512>("tick.4096.8", 512);
     tick_of::<64, 64>("tick.4096.64", 64);
+    pass_over(1).tell("pass.1");
+    let pass = pass_over(64);
+    pass.tell("pass.64");
+    pass.each_of(64).tell("pass.64.each");
+}
+
+/// The whole pass of a worker as it is shipped, over so many idle tasks of a rank and context each.
+fn pass_over(tasks: u32) -> Figure {
+    let what = What::new(IDLE);
+    let mut worker = contexts::by_hand_over(tasks, what);
+    let pass = clock::each(4000, |_| worker.pass());
+    what.set(DONE);
+    worker.pass();
+    assert_eq!(worker.queue().unfinished().len(), 0);
+    pass
 }
 
 fn tick_of<const RANKS: usize, const TASKS: usize>(key: &str, per_rank: u64) {
@@ -118,12 +162,7 @@ fn tick_of<const RANKS: usize, const TASKS: usize>(key: &str, per_rank: u64) {
     let tick = clock::each(ticks, |_| {
         black_box(&driver.tick(&queue, &mut ports));
     });
-    let tasks = active as f64;
-    Figure {
-        p50: tick.p50 / tasks,
-        p99: tick.p99 / tasks,
-    }
-    .tell(key);
+    tick.each_of(active).tell(key);
 }
 
 /// Looks at statuses while the worker ticks them.
@@ -131,24 +170,14 @@ pub(super) fn look() {
     machine::pin(0);
     for active in [1, 16, 256, 4096] {
         let mut world = World::new(NEVER_SLEEP);
-        let ours = world.context(OURS, What::new(IDLE));
-        let first = world.context(0, What::new(IDLE));
+        // All of a rank that has tasks of others as well, as every search goes over those, too.
+        let [first, none, after] = [IDLE, IDLE, DONE].map(|what| world.context(0, What::new(what)));
         // The oldest of its rank; the others of rank 0 come behind it.
         let oldest = first.enqueue(ExecId(0)).expect("room").network;
         world.keep_active(active, active.min(OURS), What::new(IDLE));
-        let tickets: Vec<Ticket> = world
-            .queue
-            .unfinished()
-            .iter()
-            .map(|task| task.ticket)
-            .collect();
-        let mut place = 1_usize;
-        clock::each(2000, |_| {
-            place = place
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            let ticket = tickets[(place >> 33) % tickets.len()];
-            black_box(&world.queue.poll(ticket));
+        let order = drawn(&world);
+        clock::each(order.len(), |number| {
+            black_box(&world.queue.poll(order[number]));
         })
         .tell(&format!("poll.{active}"));
         clock::each(2000, |_| {
@@ -156,11 +185,40 @@ pub(super) fn look() {
         })
         .tell(&format!("check.oldest.{active}"));
         clock::each(2000, |_| {
-            black_box(&ours.check(TaskKind::Network));
+            black_box(&none.check(TaskKind::Network));
         })
         .tell(&format!("check.none.{active}"));
+        if [1, 4096].contains(&active) {
+            check_after(&world, &after).tell(&format!("check.after.{active}"));
+        }
         assert!(world.queue.poll(oldest).is_ok());
     }
+}
+
+/// Unfinished tasks in an order that nobody foresees, always so many that to have drawn them costs the same for any number of tasks.
+fn drawn(world: &World) -> Vec<Ticket> {
+    let tasks = world.queue.unfinished();
+    let mut place = 1_usize;
+    let draw = |_| {
+        place = place
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        tasks[(place >> 33) % tasks.len()].ticket
+    };
+    (0..4096).map(draw).collect()
+}
+
+/// The first look of a context behind a consume, which has to go over the slots of the rank. Timed singly, the timer included.
+fn check_after(world: &World, context: &Context) -> Figure {
+    let look = |exec| {
+        world.run(context, exec);
+        let begin = stamp();
+        let answer = context.check(TaskKind::Network);
+        let time = stamp() - begin;
+        assert_eq!(answer, Err(PollError::Unknown));
+        time
+    };
+    Figure::of((0..2000).map(look).collect())
 }
 
 /// Tasks in a row with so many in flight, in nanoseconds per task; and what they allocate.

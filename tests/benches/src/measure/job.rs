@@ -37,15 +37,8 @@ pub(super) fn chain() {
         time.unwrap_or_else(|| panic!("no row: {text}{}", String::from_utf8_lossy(&output.stderr)))
     };
     // Alternately, as the two are compared.
-    let mut differences: Vec<f64> = (0..5)
-        .map(|_| (time(&[]) - time(&["--no-barrier"])) * 1e3)
-        .collect();
-    differences.sort_by(f64::total_cmp);
-    Figure {
-        p50: differences[2],
-        p99: differences[4],
-    }
-    .tell("chain.32");
+    let differences = (0..5).map(|_| (time(&[]) - time(&["--no-barrier"])) * 1e3);
+    Figure::of_few(differences.collect()).tell("chain.32");
 }
 
 /// A worker with nothing to do for 10 s, and what a full group and a full bus have resident.

@@ -26,3 +26,4 @@ pub(crate) const GROUPS: [Group; 10] = [
 
 /// Entry of a child that is one rank of a bus.
 pub(crate) use bus::rank;
+pub(crate) use process::JOINS;

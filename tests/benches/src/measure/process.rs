@@ -10,6 +10,9 @@ use proxy_os::bananaphone::{Bus, Options};
 
 use super::bus::{self, AMPLE};
 
+/// How often a job is started, ours and the peers'.
+pub(crate) const JOINS: u32 = 15;
+
 /// Both.
 pub(super) fn all() {
     join();
@@ -18,8 +21,7 @@ pub(super) fn all() {
 
 /// Spawn, join, barrier, leave, exit.
 fn join() {
-    const ROUNDS: u32 = 15;
-    let mut times: Vec<f64> = (0..ROUNDS)
+    let times = (0..JOINS)
         .map(|round| {
             let job = bus::job(&format!("join-{round}"));
             let begin = Instant::now();
@@ -35,24 +37,13 @@ fn join() {
             begin.elapsed().as_secs_f64() * 1e9
         })
         .collect();
-    times.sort_by(f64::total_cmp);
-    let figure = Figure {
-        p50: times[times.len() / 2],
-        p99: times[times.len() - 1],
-    };
-    figure.tell("join.8");
+    Figure::of_few(times).tell("join.8");
 }
 
 /// From the SIGKILL of rank 2 to the moment when ranks 0 and 1, which wait for it, both know.
 fn kill() {
     const ROUNDS: u32 = 40;
-    let mut times: Vec<f64> = (0..ROUNDS).map(kill_once).collect();
-    times.sort_by(f64::total_cmp);
-    let figure = Figure {
-        p50: times[times.len() / 2],
-        p99: times[times.len() - 1],
-    };
-    figure.tell("kill");
+    Figure::of_few((0..ROUNDS).map(kill_once).collect()).tell("kill");
 }
 
 fn kill_once(round: u32) -> f64 {
