@@ -379,13 +379,13 @@ pub(crate) const ROWS: &[Row] = &[
     row(
         "bus",
         "gather.65536.2",
-        "all-gather 64 KiB, 2 ranks",
+        "all-gather 64 KiB, 2 ranks, rings of 4096 cells",
         &[Peer(1.3, BOTH)],
     ),
     row(
         "bus",
         "gather.65536.8",
-        "all-gather 64 KiB, 8 ranks",
+        "all-gather 64 KiB, 8 ranks, rings of 4096 cells",
         &[Peer(1.4, BOTH)],
     ),
     row(
@@ -397,7 +397,7 @@ pub(crate) const ROWS: &[Row] = &[
     row(
         "process",
         "kill",
-        "SIGKILL of a peer to every waiter knows",
+        "SIGKILL of a peer to 3 waiters know: receive, barrier, all-gather",
         &[Most(1e6), TailMost(1e7)],
     ),
     row(
@@ -421,14 +421,14 @@ pub(crate) const ROWS: &[Row] = &[
     ),
     number(
         "resident.group",
-        "still",
+        "resident",
         "resident memory, 64 ranks x 64 tasks",
         Unit::Bytes,
         &[Most(MIB)],
     ),
     number(
         "resident.bus",
-        "still",
+        "resident",
         "resident memory, bus of 64 ranks",
         Unit::Bytes,
         &[Most(4.0 * MIB)],

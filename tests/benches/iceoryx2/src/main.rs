@@ -3,8 +3,18 @@
 //! A service that all publish to and all read, payloads rewritten before each send and copied out by each reader. Waits spin a
 //! little and then yield, as it is usual with it. Prints `figure KEY P50 P99` on rank 0.
 
+// The very timer and pinning of our own figures.
+#[allow(dead_code, reason = "the benches use the rest")]
+#[path = "../../src/clock.rs"]
+mod clock;
+#[allow(dead_code, reason = "the benches use the rest")]
+#[path = "../../src/machine.rs"]
+mod machine;
+
 use std::error::Error;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use clock::{Figure, stamp};
 
 use iceoryx2::port::publisher::Publisher;
 use iceoryx2::port::subscriber::Subscriber;
@@ -35,7 +45,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Err("rank, ranks, bytes".into());
     };
     if !key.starts_with("join") {
-        pin(me % 2);
+        machine::pin(me % 2);
     }
     let bytes = bytes.max(8);
     let node = NodeBuilder::new().create::<ipc::Service>()?;
@@ -57,8 +67,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     publisher.update_connections()?;
     subscriber.update_connections()?;
-    // A rank that leaves, or publishes, before another has connected would be missed by it.
-    std::thread::sleep(Duration::from_millis(if key.starts_with("join") { 3 } else { 50 }));
     let mut rank = Rank {
         me,
         ranks,
@@ -67,11 +75,14 @@ fn main() -> Result<(), Box<dyn Error>> {
         all: vec![0; bytes * ranks],
         received: vec![0; ranks],
     };
-    if !key.starts_with("join") {
-        let rounds = if bytes > 4096 { 500 } else { 4000 };
-        rank.measure(key, rounds)?;
-        std::thread::sleep(Duration::from_millis(100));
+    if key.starts_with("join") {
+        return rank.meet();
     }
+    // What is published before another rank has connected would be missed by it; what is published before it has taken it, too.
+    std::thread::sleep(Duration::from_millis(50));
+    let rounds = if bytes > 4096 { 500 } else { 4000 };
+    rank.measure(key, rounds)?;
+    std::thread::sleep(Duration::from_millis(100));
     Ok(())
 }
 
@@ -80,18 +91,39 @@ impl Rank {
         let trip = key.starts_with("round_trip");
         let mut times = Vec::with_capacity(rounds);
         for round in 1..=rounds {
-            let begin = Instant::now();
+            let begin = stamp();
             if trip {
                 self.trip(round)?;
             } else {
                 self.send(round)?;
                 self.await_all(round)?;
             }
-            times.push(begin.elapsed().as_nanos() as u64);
+            times.push(stamp() - begin);
         }
-        times.sort_unstable();
         if self.me == 0 {
-            println!("figure {key} {} {}", times[rounds / 2], times[rounds * 99 / 100]);
+            Figure::of(times).tell(key);
+        }
+        Ok(())
+    }
+
+    /// A barrier of ranks that may not have connected: each says again where it is until all have come there. Who has heard all twice knows
+    /// that all have heard it once, so that they are connected to it, and what it said last reaches them when it is gone.
+    fn meet(&mut self) -> Result<(), Box<dyn Error>> {
+        let mut heard = vec![0; self.ranks];
+        for place in 1..=2_u8 {
+            loop {
+                self.own[..2].copy_from_slice(&[self.me as u8, place]);
+                let sample = self.ends.0.loan_slice_uninit(self.own.len())?;
+                sample.write_from_slice(&self.own).send()?;
+                while let Some(sample) = self.ends.1.receive()? {
+                    let heard = &mut heard[usize::from(sample[0])];
+                    *heard = sample[1].max(*heard);
+                }
+                if heard.iter().all(|heard| *heard >= place) {
+                    break;
+                }
+                std::thread::yield_now();
+            }
         }
         Ok(())
     }
@@ -138,14 +170,4 @@ impl Rank {
         self.all[from * bytes..][..bytes].copy_from_slice(&sample);
         Ok(true)
     }
-}
-
-fn pin(cpu: usize) {
-    // SAFETY: all zeros is the empty set.
-    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the set is larger than any CPU number used here.
-    unsafe { libc::CPU_SET(cpu, &mut set) };
-    // SAFETY: the set is valid for its size; 0 = the calling thread.
-    let answer = unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) };
-    assert_eq!(answer, 0, "cannot pin to CPU {cpu}");
 }

@@ -6,8 +6,10 @@ use std::thread;
 use std::time::Duration;
 
 use proxy_benches::clock::Figure;
+use proxy_benches::tools;
 use proxy_core::ExecId;
 use proxy_os::bananaphone::{Bus, Options};
+use proxy_os::nccom;
 
 use super::bus::{self, AMPLE};
 use super::world::{DONE, What, World};
@@ -41,14 +43,8 @@ pub(super) fn chain() {
     Figure::of_few(differences.collect()).tell("chain.32");
 }
 
-/// A worker with nothing to do for 10 s, and what a full group and a full bus have resident.
+/// A worker with nothing to do for 10 s.
 pub(super) fn still() {
-    idle_worker();
-    resident_group();
-    resident_bus();
-}
-
-fn idle_worker() {
     let world = World::new(Duration::from_micros(50));
     world.run(&world.context(0, What::new(DONE)), 0);
     thread::sleep(Duration::from_millis(50));
@@ -91,9 +87,16 @@ fn resident() -> f64 {
     status("/proc/self/status", "VmRSS") * 1024.0
 }
 
+/// What a full group and a full bus have resident, in a process that had none before, so that no memory is used again.
+pub(super) fn full() {
+    resident_group();
+    resident_bus();
+}
+
 fn resident_group() {
-    // The library and its pages are there before, as the first group has them.
-    drop(World::new(Duration::ZERO).context(0, What::new(DONE)));
+    // The library is no part of the group.
+    let library = tools::library().expect("a C compiler");
+    nccom::shared(library.as_os_str()).expect("the library loads");
     let before = resident();
     let world = World::new(Duration::ZERO);
     for rank in 0..64 {

@@ -11,7 +11,7 @@ mod world;
 pub(crate) type Group = (&'static str, fn());
 
 /// By name.
-pub(crate) const GROUPS: [Group; 10] = [
+pub(crate) const GROUPS: [Group; 11] = [
     ("floor", floor::all),
     ("append", driver::append),
     ("done", driver::done),
@@ -22,6 +22,7 @@ pub(crate) const GROUPS: [Group; 10] = [
     ("process", process::all),
     ("chain", job::chain),
     ("still", job::still),
+    ("resident", job::full),
 ];
 
 /// Entry of a child that is one rank of a bus.

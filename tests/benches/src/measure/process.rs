@@ -40,43 +40,64 @@ fn join() {
     Figure::of_few(times).tell("join.8");
 }
 
-/// From the SIGKILL of rank 2 to the moment when ranks 0 and 1, which wait for it, both know.
+/// From the SIGKILL of the last rank to the moment when the others all know that wait for it, each in another way.
 fn kill() {
     const ROUNDS: u32 = 40;
     Figure::of_few((0..ROUNDS).map(kill_once).collect()).tell("kill");
 }
 
+/// How a rank waits for the one that dies, until it knows; what it was told.
+type Waiting = fn(&mut Bus) -> String;
+const VICTIM: u16 = 3;
+const WAITERS: [Waiting; VICTIM as usize] = [
+    |bus| {
+        let refused = bus.recv(VICTIM, None, AMPLE);
+        refused.expect_err("nobody sends").to_string()
+    },
+    |bus| {
+        let two = [bus.rank(), VICTIM].into_iter().collect();
+        let mut barrier = bus.barrier(0, two).expect("a slot");
+        let refused = barrier.wait(0, AMPLE);
+        refused.expect_err("one is missing").to_string()
+    },
+    |bus| {
+        let refused = bus.all_gather(&[1; 8], AMPLE);
+        refused.expect_err("nobody else gives").to_string()
+    },
+];
+
 fn kill_once(round: u32) -> f64 {
-    let job = bus::job(&format!("kill-{round}"));
-    let mut victim = bus::start("victim", &job, 2, 3, 0);
-    let here = Barrier::new(3);
-    let waiter = |rank: u16| {
-        let mut bus = Bus::create(&Options::new(job.as_str(), rank, 3)).expect("joined");
+    let (job, ranks) = (bus::job(&format!("kill-{round}")), VICTIM + 1);
+    let mut victim = bus::start("victim", &job, VICTIM, ranks, 0);
+    let here = Barrier::new(WAITERS.len() + 1);
+    let waiter = |rank: u16, wait: Waiting| {
+        let mut bus = Bus::create(&Options::new(job.as_str(), rank, ranks)).expect("joined");
         bus.connect(AMPLE).expect("all are there");
         here.wait();
-        let error = bus.recv(2, None, AMPLE).expect_err("nobody sends");
-        (Instant::now(), error.to_string())
+        let told = wait(&mut bus);
+        let known = Instant::now();
+        // Nobody leaves before all know: another's leave would end a wait as well.
+        here.wait();
+        (known, told)
     };
     thread::scope(|scope| {
-        let waiters = [0, 1].map(|rank| {
-            scope.spawn({
-                let waiter = &waiter;
-                move || waiter(rank)
-            })
-        });
+        let mut waiters = Vec::new();
+        for (rank, wait) in (0..).zip(WAITERS) {
+            let waiter = &waiter;
+            waiters.push(scope.spawn(move || waiter(rank, wait)));
+        }
         here.wait();
-        // Both are about to wait; long enough for them to be asleep.
+        // All are about to wait; long enough for them to be asleep.
         thread::sleep(Duration::from_millis(20));
         let begin = Instant::now();
         victim.kill().expect("it can be killed");
-        let known = waiters.map(|waiter| waiter.join().expect("no panic"));
+        here.wait();
         victim.wait().expect("it is ours");
-        known
-            .map(|(when, error)| {
-                assert!(error.contains("dead"), "{error}");
-                when.duration_since(begin).as_secs_f64() * 1e9
-            })
-            .into_iter()
-            .fold(0.0, f64::max)
+        let known = waiters.into_iter().map(|waiter| {
+            let (when, told) = waiter.join().expect("no panic");
+            assert!(told.contains("dead"), "{told}");
+            when.duration_since(begin).as_secs_f64() * 1e9
+        });
+        known.fold(0.0, f64::max)
     })
 }
