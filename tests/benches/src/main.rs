@@ -40,7 +40,7 @@ struct Cli {
     /// Writes the plots to this folder.
     #[arg(long, value_name = "FOLDER")]
     plots: Option<PathBuf>,
-    /// Rows or groups of rows, by a part of their key; all if none is given.
+    /// Groups by their names, or rows by a part of their keys; all if none is given.
     rows: Vec<String>,
     #[command(subcommand)]
     role: Option<Role>,
@@ -102,9 +102,15 @@ fn unwritten(what: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// The rows that are asked for; each word has to be of some row.
+/// The rows that are asked for; each word has to be of some row. The name of a group is that group alone, as parts of it are in keys of others.
 fn chosen(words: &[String]) -> Result<Vec<plan::Row>, String> {
-    let is = |row: &plan::Row, word: &String| row.key.contains(word.as_str()) || row.group == word;
+    let is = |row: &plan::Row, word: &String| {
+        if ROWS.iter().any(|row| row.group == word) {
+            row.group == word
+        } else {
+            row.key.contains(word.as_str())
+        }
+    };
     let strange = |word: &&String| !ROWS.iter().any(|row| is(row, word));
     if let Some(word) = words.iter().find(strange) {
         let mut groups: Vec<&str> = ROWS.iter().map(|row| row.group).collect();
@@ -198,6 +204,11 @@ mod tests {
         };
         assert_eq!(chosen(&[]).map(|rows| rows.len()), Ok(ROWS.len()));
         assert!(chosen(&words(&["append.idle.1", "tick"])).is_ok_and(|rows| rows.len() > 2));
+        let bus = chosen(&words(&["bus"])).unwrap();
+        assert!(
+            bus.iter().all(|row| row.group == "bus"),
+            "append.busy.16 is of another"
+        );
         let refused = chosen(&words(&["tick", "ROW-that-does-not-exist"])).unwrap_err();
         let start = "no row is called \"ROW-that-does-not-exist\"; accepted: a part of a row's key";
         assert!(
