@@ -1,4 +1,4 @@
-//! `cargo xtask asan`: runs the tests of the shell under AddressSanitizer: use after free, overruns, and leaks at the end of each process.
+//! `cargo xtask asan`: runs the tests of shell and C interface under AddressSanitizer: use after free, overruns, and leaks at the end of each process.
 //!
 //! The pinned toolchain can do it by itself: the standard library need not be instrumented for it.
 
@@ -8,7 +8,7 @@ use crate::sanitizer::{self, Run, Sanitizer};
 use crate::workspace::Workspace;
 
 /// The memory checker, with its leak check.
-const ASAN: Sanitizer = Sanitizer {
+pub(crate) const ASAN: Sanitizer = Sanitizer {
     name: "asan",
     flag: "address",
     builds_std: false,
@@ -18,11 +18,19 @@ const ASAN: Sanitizer = Sanitizer {
         Run {
             package: "proxy-os",
             targets: &["--tests"],
+            beside: &[],
+            without: &[],
+        },
+        Run {
+            package: "proxy-ffi",
+            targets: &["--lib", "--test", "embed"],
+            beside: &["--example", "embed"],
             without: &[],
         },
         Run {
             package: "proxy-checks",
             targets: &["--tests"],
+            beside: &[],
             without: &[
                 (
                     "h38_a_hundred_thousand",
@@ -43,12 +51,13 @@ const ASAN: Sanitizer = Sanitizer {
             targets: &[
                 "--test", "barrier", "--test", "latency", "--test", "failures",
             ],
+            beside: &[],
             without: &[],
         },
     ],
 };
 
 /// The verb.
-pub(crate) fn verb(workspace: &Workspace) -> Result<ExitCode, String> {
-    sanitizer::verb(workspace, &ASAN)
+pub(crate) fn verb(workspace: &Workspace, packages: &[String]) -> Result<ExitCode, String> {
+    sanitizer::verb(workspace, &ASAN, packages)
 }

@@ -10,6 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
+use crate::apt;
 use crate::child;
 use crate::table;
 use crate::workspace::Workspace;
@@ -26,8 +27,8 @@ const SLACK: u64 = 25;
 pub(crate) enum Guarded {
     /// Every row is within its limit, or these are not.
     Counted(Vec<String>),
-    /// There is no such program.
-    Skipped(&'static str),
+    /// This program is not there.
+    Skipped(String),
 }
 
 /// The verb.
@@ -45,8 +46,8 @@ pub(crate) fn verb(workspace: &Workspace) -> Result<ExitCode, String> {
 
 /// Counts every row that has a limit, and prints the table.
 pub(crate) fn run(workspace: &Workspace) -> Result<Guarded, String> {
-    if child::stdout_of(Command::new("valgrind").arg("--version")).is_err() {
-        return Ok(Guarded::Skipped("valgrind"));
+    if let Err(what) = apt::provide("valgrind", "valgrind") {
+        return Ok(Guarded::Skipped(what));
     }
     let text = fs::read_to_string(workspace.root.join(LIMITS))
         .map_err(|error| format!("{LIMITS}: {error}"))?;
@@ -62,7 +63,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<Guarded, String> {
             ),
             Limit::Recorded(percent) => {
                 let Some(share) = recorded::share(&program, name)? else {
-                    return Ok(Guarded::Skipped("addr2line"));
+                    return Ok(Guarded::Skipped("addr2line".to_owned()));
                 };
                 let above = share > f64::from(percent);
                 (

@@ -15,7 +15,7 @@ use crate::workspace::Workspace;
 /// Preemptions per execution in the short form. Two find most mistakes in practice; three leave room for a helper thread.
 const SHORT_PREEMPTIONS: &str = "3";
 
-/// More than every model together needs, without a bound on preemptions and on a slow machine.
+/// More than every model together needs on a slow machine with the models' own bounds, which are larger than the short form's.
 const LIMIT: Duration = Duration::from_secs(3600);
 
 /// The part of the test table that holds the models.

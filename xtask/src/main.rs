@@ -3,6 +3,7 @@
 //! One file per verb; the rest is what the verbs share: the workspace as cargo sees it, starting child commands, reading
 //! test results and drawing tables. This package uses none of the project's crates, so it builds when they do not.
 
+mod apt;
 mod asan;
 mod bare;
 mod bench;
@@ -63,7 +64,7 @@ enum Verb {
     },
     /// Explore the loom models.
     Loom {
-        /// No bound on preemptions (the short form stops at three per execution).
+        /// Up to four preemptions per execution, or as many as a model sets itself (the short form: up to three).
         #[arg(long)]
         full: bool,
     },
@@ -88,9 +89,17 @@ enum Verb {
         args: Vec<OsString>,
     },
     /// Run the tests that use threads under the race detector; fetches a compiler where none has the source it needs.
-    Tsan,
-    /// Run the tests of the shell and the host bus under the checker for memory errors and leaks.
-    Asan,
+    Tsan {
+        /// Of which packages; of all it knows if none is named.
+        #[arg(value_parser = tsan::TSAN.packages())]
+        packages: Vec<String>,
+    },
+    /// Run the tests of shell, host bus and C interface under the checker for memory errors and leaks.
+    Asan {
+        /// Of which packages; of all it knows if none is named.
+        #[arg(value_parser = asan::ASAN.packages())]
+        packages: Vec<String>,
+    },
     /// Build the benches in release and run them; `bench --help` shows their own options.
     #[command(disable_help_flag = true)]
     Bench {
@@ -171,8 +180,8 @@ fn main() -> ExitCode {
         Verb::Sim { args } => sim::verb(&workspace, &args),
         Verb::Soak { args } => soak::verb(&workspace, &args),
         Verb::Mutants { every } => mutants::verb(&workspace, every),
-        Verb::Tsan => tsan::verb(&workspace),
-        Verb::Asan => asan::verb(&workspace),
+        Verb::Tsan { packages } => tsan::verb(&workspace, &packages),
+        Verb::Asan { packages } => asan::verb(&workspace, &packages),
         Verb::Bench { args } => Err(bench::exec(&workspace, &args)),
         Verb::Guard => guard::verb(&workspace),
         Verb::Top { args } => top::verb(&workspace, &args),

@@ -50,8 +50,17 @@ pub(crate) struct Run {
     pub(crate) package: &'static str,
     /// The choice of its targets. None includes doc tests: rustdoc would build them without instrumentation.
     pub(crate) targets: &'static [&'static str],
+    /// The choice of what is built before them, for tests that start it.
+    pub(crate) beside: &'static [&'static str],
     /// Tests that are left out, each with the reason.
     pub(crate) without: &'static [(&'static str, &'static str)],
+}
+
+impl Sanitizer {
+    /// The packages whose tests it is for.
+    pub(crate) fn packages(&self) -> Vec<&'static str> {
+        self.runs.iter().map(|run| run.package).collect()
+    }
 }
 
 /// What the tests of one package came to.
@@ -62,8 +71,12 @@ struct Outcome {
     skips: Vec<String>,
 }
 
-/// The verb: runs all, ends with the closing line. Where the sanitizer cannot be had it says so and does not fail.
-pub(crate) fn verb(workspace: &Workspace, sanitizer: &Sanitizer) -> Result<ExitCode, String> {
+/// The verb: runs the tests of the named packages, or of all, and ends with the closing line. Where the sanitizer cannot be had it says so and does not fail.
+pub(crate) fn verb(
+    workspace: &Workspace,
+    sanitizer: &Sanitizer,
+    packages: &[String],
+) -> Result<ExitCode, String> {
     let name = sanitizer.name;
     let found = match sanitizer.builds_std {
         true => compiler::with_source(workspace, sanitizer),
@@ -80,7 +93,10 @@ pub(crate) fn verb(workspace: &Workspace, sanitizer: &Sanitizer) -> Result<ExitC
     let given = test::build_given(workspace)?;
     let mut outcomes = Vec::new();
     let mut troubles = Vec::new();
-    for tests in sanitizer.runs {
+    let is_named =
+        |tests: &&Run| packages.is_empty() || packages.iter().any(|name| name == tests.package);
+    for tests in sanitizer.runs.iter().filter(is_named) {
+        build_beside(workspace, sanitizer, &rustc, tests)?;
         let mut command = command(workspace, sanitizer, &rustc, tests);
         command.envs(given.iter().map(|(name, path)| (name, path)));
         let files = Files::fresh(&folder(workspace, sanitizer).join("reports"))?;
@@ -97,7 +113,13 @@ pub(crate) fn verb(workspace: &Workspace, sanitizer: &Sanitizer) -> Result<ExitC
 /// The end of the output.
 fn say(sanitizer: &Sanitizer, outcomes: &[(&str, Outcome)], troubles: &[String]) {
     println!("\n{}", drawn(outcomes));
-    for (test, why) in sanitizer.runs.iter().flat_map(|run| run.without) {
+    let ran = |run: &&Run| outcomes.iter().any(|(package, _)| *package == run.package);
+    for (test, why) in sanitizer
+        .runs
+        .iter()
+        .filter(ran)
+        .flat_map(|run| run.without)
+    {
         println!("left out: {test}: {why}");
     }
     for skip in outcomes.iter().flat_map(|(_, outcome)| &outcome.skips) {
@@ -138,19 +160,62 @@ impl Files {
     }
 }
 
-fn command(workspace: &Workspace, sanitizer: &Sanitizer, rustc: &Path, tests: &Run) -> Command {
-    let mut command = workspace.cargo(&["test", "--no-fail-fast"]);
-    if sanitizer.builds_std {
-        command.arg("-Zbuild-std");
+/// Builds what the tests of a package start.
+fn build_beside(
+    workspace: &Workspace,
+    sanitizer: &Sanitizer,
+    rustc: &Path,
+    tests: &Run,
+) -> Result<(), String> {
+    if tests.beside.is_empty() {
+        return Ok(());
     }
-    command.args(["--target", TARGET, "-p", tests.package]);
-    command.args(tests.targets).arg("--target-dir");
-    // Other flags and another compiler mean other builds of everything; an own folder keeps both.
-    command.arg(folder(workspace, sanitizer).join("build"));
+    // The profile of tests, which they find it beside.
+    let verb = ["build", "--profile", "test"];
+    child::run(&mut cargo(
+        workspace,
+        sanitizer,
+        rustc,
+        &verb,
+        tests.package,
+        tests.beside,
+    ))
+}
+
+fn command(workspace: &Workspace, sanitizer: &Sanitizer, rustc: &Path, tests: &Run) -> Command {
+    let verb = ["test", "--no-fail-fast"];
+    let mut command = cargo(
+        workspace,
+        sanitizer,
+        rustc,
+        &verb,
+        tests.package,
+        tests.targets,
+    );
     command.args(["--", libtest::SHOW]);
     for (test, _) in tests.without {
         command.args(["--skip", test]);
     }
+    command
+}
+
+/// A run of cargo over targets of a package, with the sanitizer.
+fn cargo(
+    workspace: &Workspace,
+    sanitizer: &Sanitizer,
+    rustc: &Path,
+    verb: &[&str],
+    package: &str,
+    targets: &[&str],
+) -> Command {
+    let mut command = workspace.cargo(verb);
+    if sanitizer.builds_std {
+        command.arg("-Zbuild-std");
+    }
+    command.args(["--target", TARGET, "-p", package]);
+    command.args(targets).arg("--target-dir");
+    // Other flags and another compiler mean other builds of everything; an own folder keeps both.
+    command.arg(folder(workspace, sanitizer).join("build"));
     let flags = env::var("RUSTFLAGS").unwrap_or_default();
     let flags = format!("{flags} -Zsanitizer={}", sanitizer.flag);
     command

@@ -23,21 +23,31 @@ pub(crate) const TSAN: Sanitizer = Sanitizer {
         Run {
             package: "proxy-core",
             targets: &["--tests"],
+            beside: &[],
             without: &[],
         },
         Run {
             package: "proxy-os",
             targets: &["--tests"],
+            beside: &[],
             without: &[],
         },
         Run {
             package: "proxy-loom",
             targets: &["--tests"],
+            beside: &[],
+            without: &[],
+        },
+        Run {
+            package: "proxy-ffi",
+            targets: &["--lib", "--test", "embed"],
+            beside: &["--example", "embed"],
             without: &[],
         },
         Run {
             package: "proxy-checks",
             targets: &["--tests"],
+            beside: &[],
             without: &[
                 (
                     "h38_a_hundred_thousand",
@@ -53,6 +63,6 @@ pub(crate) const TSAN: Sanitizer = Sanitizer {
 };
 
 /// The verb.
-pub(crate) fn verb(workspace: &Workspace) -> Result<ExitCode, String> {
-    sanitizer::verb(workspace, &TSAN)
+pub(crate) fn verb(workspace: &Workspace, packages: &[String]) -> Result<ExitCode, String> {
+    sanitizer::verb(workspace, &TSAN, packages)
 }

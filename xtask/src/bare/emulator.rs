@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use super::Image;
@@ -13,35 +13,8 @@ use crate::workspace::Workspace;
 /// Boot to exit takes less than a second; a loaded machine may need many.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// How long apt may take to fetch an emulator.
-const APT_PATIENCE: Duration = Duration::from_secs(300);
-
 /// Cases of the smallest suite that counts as one: an image that runs fewer has lost some.
 const FEWEST_CASES: u64 = 50;
-
-/// Finds an emulator, or installs it where that needs no question: as root, with apt. An error names it.
-pub(super) fn find(image: &Image) -> Result<(), String> {
-    let is_there = || {
-        let mut command = Command::new(image.emulator);
-        child::stdout_of(command.arg("--version")).is_ok()
-    };
-    if is_there() {
-        return Ok(());
-    }
-    let mut command = Command::new("apt-get");
-    command
-        .args(["install", "-y", "-qq", "--no-install-recommends"])
-        .arg(image.provider)
-        .env("DEBIAN_FRONTEND", "noninteractive")
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    // Without apt, root or network it stays missing, and that is what is said.
-    let _ = child::run_within(&mut command, APT_PATIENCE);
-    match is_there() {
-        true => Ok(()),
-        false => Err(image.emulator.to_owned()),
-    }
-}
 
 /// Boots an image; returns how many cases passed. An error says what was wrong.
 pub(super) fn boot(

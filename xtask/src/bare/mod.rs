@@ -12,6 +12,7 @@ mod toolchain;
 use std::process::ExitCode;
 use std::time::Instant;
 
+use crate::apt;
 use crate::table;
 use crate::workspace::Workspace;
 use toolchain::Toolchain;
@@ -179,7 +180,7 @@ fn chosen(which: &[String]) -> Result<Vec<&'static Image>, String> {
 /// Builds, weighs and boots one image.
 fn run(workspace: &Workspace, image: &Image, weighed: &mut Vec<sizes::Size>) -> End {
     println!("\n== {} ({})", image.name, image.target);
-    if let Err(what) = emulator::find(image) {
+    if let Err(what) = apt::provide(image.emulator, image.provider) {
         return End::Skipped(what);
     }
     let toolchain = match Toolchain::find(workspace, image.target) {

@@ -182,7 +182,7 @@ struct Said {
 impl Said {
     fn hear(&mut self, line: &str) {
         if let Some(what) = line.strip_prefix("SKIPPED: ") {
-            self.skipped = Some(what.trim_end_matches(" not available").to_owned());
+            self.skipped = Some(what.to_owned());
         } else if counted(line).is_some_and(|count| count > 0) {
             self.closing = Some(line.to_owned());
         }
@@ -194,7 +194,7 @@ impl Said {
         let tests = (self.tests > 0).then(|| format!("{} tests passed", self.tests));
         match (self.closing.or(tests), self.skipped) {
             (Some(line), _) => Some(Found::Ran(line)),
-            (None, Some(what)) => Some(Found::Skipped(format!("{what} not available"))),
+            (None, Some(what)) => Some(Found::Skipped(what)),
             (None, None) => None,
         }
     }
@@ -246,12 +246,12 @@ mod tests {
             Some(Found::Ran("594 passed, 0 failed, 1 skipped".to_owned()))
         );
         let nothing = heard(&[
-            "SKIPPED: tsan not available",
+            "SKIPPED: tsan not available (why)",
             "0 passed, 0 failed, 0 skipped",
         ]);
         assert_eq!(
             nothing,
-            Some(Found::Skipped("tsan not available".to_owned()))
+            Some(Found::Skipped("tsan not available (why)".to_owned()))
         );
         let part = heard(&[
             "SKIPPED: sizes not available",

@@ -5,6 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::{Found, Options, listen};
+use crate::apt;
 use crate::child;
 use crate::header;
 use crate::libtest::{self, Reader, Tally};
@@ -36,8 +37,8 @@ pub(super) fn abi(workspace: &Workspace, _: Options) -> Result<Found, String> {
 
 /// Row `valgrind`: the C examples under valgrind, leaks included.
 pub(super) fn valgrind(workspace: &Workspace, _: Options) -> Result<Found, String> {
-    if child::stdout_of(Command::new("valgrind").arg("--version")).is_err() {
-        return Ok(Found::Skipped("valgrind not available".to_owned()));
+    if let Err(what) = apt::provide("valgrind", "valgrind") {
+        return Ok(Found::Skipped(format!("{what} not available")));
     }
     let mut command = workspace.cargo(&["test", "-p", "proxy-ffi", "--test", "programs"]);
     command.envs(test::build_given(workspace)?);
