@@ -7,6 +7,7 @@ use std::ffi::{CStr, CString};
 use std::mem::MaybeUninit;
 use std::path::PathBuf;
 use std::ptr::{null, null_mut};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
@@ -186,10 +187,15 @@ macro_rules! rows {
     };
 }
 
-/// A local to write to.
+/// Where places of [`out`] are, so that a leak check finds them.
+static PLACES: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+
+/// A place to write to, for as long as the process lives.
 fn out<T: Copy>() -> *mut T {
     // SAFETY: all zeroes are a value of the numbers and pointers that it is used for.
-    Box::leak(Box::new(unsafe { std::mem::zeroed() }))
+    let place: *mut T = Box::leak(Box::new(unsafe { std::mem::zeroed() }));
+    PLACES.lock().expect("no push panics").push(place.addr());
+    place
 }
 
 const NO_PROBE: Option<fn(&Objects) -> NRT_STATUS> = None;
