@@ -279,9 +279,9 @@ settings! {
         Span { unit: Duration::from_secs(1), name: "seconds" };
     /// Idle ticks in a row that a worker on a shared core spins through before it yields. Ours.
     spin_ticks: u32 = 16, "NEURON_RT_PROXY_SPIN_TICKS", Count { min: 0 };
-    /// Looks of a consumer at a task before it sleeps: the hand-off of an awake worker takes less than a microsecond, a wake-up five and
+    /// Looks of a consumer at a task before it sleeps, some 130 ns apart: the hand-off of an awake worker takes less than a microsecond, a wake-up five and
     /// more. Ours.
-    wait_spins: u32 = 2000, "NEURON_RT_PROXY_WAIT_SPINS", Count { min: 0 };
+    wait_spins: u32 = 300, "NEURON_RT_PROXY_WAIT_SPINS", Count { min: 0 };
 }
 
 impl Settings {

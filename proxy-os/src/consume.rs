@@ -113,7 +113,7 @@ impl ProxyQueue {
             if let Some(answer) = look() {
                 return self.answered(ticket, answer);
             }
-            thread::pause();
+            thread::pause_between_looks();
         }
         let since = Instant::now();
         let mut warn_at = match patience.warn_after {

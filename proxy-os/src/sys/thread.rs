@@ -286,7 +286,7 @@ pub fn sched_yield() {
     std::thread::yield_now();
 }
 
-pub use super::pause::pause;
+pub use super::pause::{pause, pause_between_looks};
 
 #[cfg(test)]
 mod tests {

@@ -204,7 +204,7 @@ NEURON_RT_LOG_LEVEL = WARN (default)
 NEURON_RT_PROXY_SPIN_US = 50 microseconds (default)
 NEURON_RT_PROXY_BUS_TIMEOUT = 60 seconds (default)
 NEURON_RT_PROXY_SPIN_TICKS = 16 (default)
-NEURON_RT_PROXY_WAIT_SPINS = 2000 (default)
+NEURON_RT_PROXY_WAIT_SPINS = 300 (default)
 ";
     assert_eq!(Settings::default().to_string(), expected);
     assert_eq!(read(&[]).expect("nothing set"), Settings::default());

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use proxy_core::{ExecId, Gid, Poll, Status, Ticket};
+use proxy_core::{ExecId, Gid, Status, Ticket};
 use proxy_os::affinity::Placement;
 use proxy_os::queue::{Context, Execution};
-use proxy_os::{ProxyQueue, Release, Settings};
+use proxy_os::{Patience, ProxyQueue, Release, Settings};
 
 use proxy_benches::{clock, contexts};
 
@@ -56,17 +56,10 @@ impl World {
         clock::spin(Duration::from_millis(2));
     }
 
-    /// Polls until it is done.
+    /// Waits until it is done, as consumers do.
     pub(super) fn wait(&self, ticket: Ticket) {
-        loop {
-            match self.queue.poll(ticket).expect("a live ticket") {
-                Poll::Done(status) => {
-                    assert_eq!(status, Status::SUCCESS);
-                    return;
-                }
-                Poll::Pending(_) => {}
-            }
-        }
+        let status = self.queue.consume(ticket, Patience::default());
+        assert_eq!(status, Ok(Status::SUCCESS));
     }
 
     /// One execution from append to done.
