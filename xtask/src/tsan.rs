@@ -39,6 +39,12 @@ pub(crate) const TSAN: Sanitizer = Sanitizer {
             without: &[],
         },
         Run {
+            package: "proxy-ffi",
+            targets: &["--lib", "--test", "embed"],
+            beside: &["--example", "embed"],
+            without: &[],
+        },
+        Run {
             package: "proxy-checks",
             targets: &["--tests"],
             beside: &[],
