@@ -70,7 +70,7 @@ struct Task {
 }
 
 /// The whole prediction.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Oracle {
     tasks_per_rank: usize,
     /// Which rank each place belongs to.
@@ -364,6 +364,7 @@ impl Oracle {
             from: task.state,
             to: outcome.to,
             moved: outcome.moved,
+            ordered: task.order.is_some(),
         });
         if task.state != outcome.to {
             outside.changed(Changed {

@@ -13,6 +13,7 @@
 
 mod bus;
 pub mod choice;
+mod copy;
 pub mod counts;
 pub mod explore;
 mod group;

@@ -116,13 +116,13 @@ pub trait Host {
 pub struct Pair {
     pub(crate) queue: Rc<SimQueue>,
     /// Absent while the worker is inside.
-    driver: Option<Box<SimDriver>>,
+    pub(crate) driver: Option<Box<SimDriver>>,
     pub(crate) words: Rc<RefCell<Table>>,
     pub(crate) oracle: Oracle,
     pub(crate) tape: Option<Vec<Item>>,
     pub(crate) tasks: HashMap<Ticket, TaskId>,
     pub(crate) laws: Laws,
-    wrong: Option<String>,
+    pub(crate) wrong: Option<String>,
 }
 
 impl Default for Pair {
@@ -184,14 +184,6 @@ impl Pair {
     #[must_use]
     pub const fn is_busy(&self) -> bool {
         self.driver.is_none()
-    }
-
-    /// The queue and the driver, written out, without the numbers that only count ticks.
-    #[must_use]
-    pub fn state(&self) -> String {
-        let words = self.words.borrow().written();
-        let text = format!("{:?} {:?} {words:?}", self.queue, self.driver);
-        without_numbers_after(&text, &["pass: ", "closed_in: "])
     }
 
     /// Registers a context.
@@ -431,21 +423,4 @@ fn text_of(payload: &(dyn std::any::Any + Send)) -> String {
         .map(|text| (*text).to_owned());
     text.or_else(|| payload.downcast_ref::<String>().cloned())
         .unwrap_or_else(|| "without a text".to_owned())
-}
-
-/// Leaves out the digits after each of `names`.
-fn without_numbers_after(text: &str, names: &[&str]) -> String {
-    let mut kept = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((at, name)) = names
-        .iter()
-        .filter_map(|name| Some((rest.find(name)?, *name)))
-        .min()
-    {
-        let (before, after) = rest.split_at(at + name.len());
-        kept.push_str(before);
-        rest = after.trim_start_matches(|c: char| c.is_ascii_digit());
-    }
-    kept.push_str(rest);
-    kept
 }

@@ -26,6 +26,8 @@ pub struct Stepped {
     pub to: RunState,
     /// Whether the worker must not relax because of it.
     pub moved: bool,
+    /// Whether the task had been ordered to end early.
+    pub ordered: bool,
 }
 
 impl Outcome {
@@ -60,7 +62,7 @@ const fn done(code: Status) -> Outcome {
 }
 
 /// A task that the worker steps.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Active {
     pub(super) id: TaskId,
     context: ContextId,

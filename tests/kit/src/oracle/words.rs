@@ -11,7 +11,7 @@ use super::{Oracle, Outside};
 type Key = (u32, u32, u32);
 
 /// All words and counts.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Words {
     pub(super) table: Table,
     armed: BTreeMap<Key, u32>,
