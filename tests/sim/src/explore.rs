@@ -11,7 +11,9 @@
 //!   ticks, and each ticket must tell it once;
 //! - an abort must end every task at once, after which the worker may sleep unless the queue is shut.
 
+mod answers;
 mod edge;
+mod held;
 mod run;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};

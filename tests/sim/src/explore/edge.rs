@@ -63,6 +63,8 @@ fn cause(step: Stepped, calls: &[(Call, Answer)]) -> &'static str {
     };
     match calls.last() {
         None if step.to == RunState::WaitingDeviceTrigger => "not fired",
+        // All of no streams.
+        None if step.from == RunState::Init && step.to == RunState::Progressing => "started",
         None if step.to == RunState::Progressing => "fired",
         None => "nothing to do",
         Some((Call::Start(..), _)) => "started",

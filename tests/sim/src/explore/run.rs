@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, HashSet};
 use std::hash::{Hash, Hasher};
 
-use proxy_core::port::BarrierPoll;
 use proxy_core::{
     Arming, Cause, ContextError, ContextId, EnqueueError, ExecId, Polarity, Poll, PollError,
     RunState, Shut, Spec, Status, TaskKind, Ticket,
@@ -15,8 +14,10 @@ use crate::choice::{Choices, Taken};
 use crate::laws::Law;
 use crate::pair::{Host, Pair, Work, Worked, work};
 
+use super::Small;
+use super::answers::{FAIR, options};
 use super::edge::{Edge, heard};
-use super::{Answers, Small};
+use super::held::{Held, Order};
 
 /// Ticks after which a world with two tasks of two blocks must have come to rest if everybody does what they should.
 const TICKS_TO_REST: u32 = 16;
@@ -51,44 +52,6 @@ struct Place {
     is_retired: bool,
     /// How often it is registered anew.
     lives: u8,
-}
-
-/// A ticket in the hands of a consumer, and how its task has to end if it was ordered to.
-#[derive(Debug, Clone, Copy)]
-struct Held {
-    ticket: Ticket,
-    told: Option<Status>,
-    order: Option<Order>,
-}
-
-/// What an accepted order leads to.
-#[derive(Debug, Clone, Copy, Hash)]
-struct Order {
-    cause: Cause,
-    /// A verdict was given: the code is final.
-    verdict: bool,
-    /// The worker has come by: nothing can change the end any more.
-    obeyed: bool,
-    /// The other end that came before the worker did.
-    overtaken: Option<Status>,
-}
-
-impl Order {
-    /// Whether the task may end with this code.
-    fn allows(&self, status: Status) -> bool {
-        match self.overtaken {
-            None => status == self.cause.status(),
-            // A worker may die in the middle of obeying.
-            Some(Status::WORKER_DIED) => {
-                [self.cause.status(), Status::WORKER_DIED].contains(&status)
-            }
-            Some(other) => status == other,
-        }
-    }
-
-    const fn is_open(&self) -> bool {
-        !self.verdict && !self.obeyed
-    }
 }
 
 /// See the [module](self).
@@ -300,12 +263,8 @@ impl<'a> Run<'a> {
         let exec = ExecId(self.places[at].appended);
         match self.pair.enqueue(self.places[at].context, None, exec) {
             Ok((tickets, bell)) => {
-                self.held
-                    .extend(tickets.into_iter().map(|(_, ticket)| Held {
-                        ticket,
-                        told: None,
-                        order: None,
-                    }));
+                let tickets = tickets.into_iter().map(|(_, ticket)| Held::new(ticket));
+                self.held.extend(tickets);
                 self.bell(format!("push, {}", heard(bell)));
             }
             // Refused before it came to a push.
@@ -336,11 +295,7 @@ impl<'a> Run<'a> {
         match (held.told, found) {
             (None, Ok(Poll::Done(status))) => {
                 self.held[place].told = Some(status);
-                let right = match held.order {
-                    Some(order) => order.allows(status),
-                    // Nobody else says so: the library never does here.
-                    None => status != Status::TIMEOUT,
-                };
+                let right = held.allows(status);
                 self.must(Law::OrdersEnd, right, what);
             }
             (None, found) => {
@@ -359,12 +314,7 @@ impl<'a> Run<'a> {
     fn order(&mut self, place: usize, cause: Cause) {
         let held = &mut self.held[place];
         if self.pair.order(held.ticket, cause).is_ok() && held.order.is_none() {
-            held.order = Some(Order {
-                cause,
-                verdict: false,
-                obeyed: false,
-                overtaken: None,
-            });
+            held.order = Some(Order::new(cause));
         }
     }
 
@@ -494,38 +444,7 @@ impl<'a> Run<'a> {
         let active = self.pair.active();
         self.must(law, active == 0, || format!("{when} {active} are active"));
     }
-
-    fn options(&self, call: Call) -> &'static [Answer] {
-        match call {
-            _ if self.is_fair => &[OK],
-            Call::Start(..) | Call::Stop(..) | Call::Signal(..) => match self.small.answers {
-                Answers::All => &[OK, FAILED],
-                Answers::Few => &[OK],
-            },
-            Call::Progress(..) => match self.small.answers {
-                Answers::All => &[OK, IDLE, MOVED, FAILED],
-                Answers::Few => &[OK, IDLE, FAILED],
-            },
-            Call::Arrive(..) | Call::Release(..) => &[OK, IDLE, FAILED],
-            Call::Cancel(..) => &[OK],
-        }
-    }
 }
-
-const fn answer(status: Status, idle: bool, done: bool, poll: BarrierPoll) -> Answer {
-    Answer {
-        status,
-        idle,
-        done,
-        poll,
-    }
-}
-
-const OK: Answer = answer(Status::SUCCESS, true, true, BarrierPoll::Ready);
-const GONE: BarrierPoll = BarrierPoll::Failed(Status::FAILURE);
-const FAILED: Answer = answer(Status::FAILURE, true, true, GONE);
-const IDLE: Answer = answer(Status::SUCCESS, true, false, BarrierPoll::Pending);
-const MOVED: Answer = answer(Status::SUCCESS, false, false, BarrierPoll::Pending);
 
 /// Start words of both kinds.
 fn words(spec: &Spec) -> [(TaskKind, u8); 2] {
@@ -543,7 +462,11 @@ impl Host for Run<'_> {
         if self.small.dies && !self.is_fair && self.choices.once_in(2) {
             return None;
         }
-        Some(self.choices.pick(self.options(call)))
+        let options = match self.is_fair {
+            true => FAIR,
+            false => options(self.small.answers, call),
+        };
+        Some(self.choices.pick(options))
     }
 
     fn touch(&mut self, _: usize) {}
