@@ -216,6 +216,18 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "Ok(Bell::Quiet)",
     ),
     mutant(
+        "of all orders one is obeyed",
+        "driver.rs",
+        "            if let Some(cause) = cause {\n                end(",
+        "            if let Some(cause) = cause.filter(|_| ended == 0) {\n                end(",
+    ),
+    mutant(
+        "a context is retired with a task",
+        "context.rs",
+        "if unfinished > 0 {\n                let unfinished",
+        "if unfinished > 1 {\n                let unfinished",
+    ),
+    mutant(
         "barrier passed before all arrived",
         "task/barrier.rs",
         "BarrierPoll::Pending => return Step::waiting(RunState::Idle),",
