@@ -79,7 +79,8 @@ struct Occupied {
 /// each look that finds something moves the inbox's line, and a batch costs no more than a task.
 const LOOK_EVERY: u32 = 4;
 
-/// The worker's side of a [`Queue`] with the same `RANKS` and `TASKS`. One driver per queue; it is not shared.
+/// The worker's side of a [`Queue`] with the same `RANKS` and `TASKS`. One driver per queue; it is not shared. All-zero is a valid one with
+/// nothing active.
 #[derive(Debug)]
 pub struct Driver<const RANKS: usize, const TASKS: usize> {
     /// Per rank place, the active tasks in order of arrival.

@@ -23,13 +23,14 @@ use crate::config::Settings;
 use crate::nccom::seam::WorkerPorts;
 use crate::queue::{ProxyQueue, RANKS, Shared, StartError, TASKS};
 use crate::sys::clock;
+use crate::sys::zeroed::{self, Zeroed};
 use crate::worker;
 
 pub(crate) type WorkerDriver = Driver<RANKS, TASKS>;
 
 /// What a worker has to itself.
 pub(crate) struct Pass {
-    pub(crate) driver: Box<WorkerDriver>,
+    pub(crate) driver: Zeroed<WorkerDriver>,
     pub(crate) ports: WorkerPorts,
     pub(crate) ladder: Ladder,
     /// Contexts were dropped that are still busy.
@@ -39,7 +40,7 @@ pub(crate) struct Pass {
 impl Pass {
     pub(crate) fn new(shared: &Arc<Shared>, budget: Budget) -> Self {
         Self {
-            driver: Box::new(WorkerDriver::new()),
+            driver: zeroed::driver(),
             ports: WorkerPorts::new(Arc::clone(shared)),
             ladder: Ladder::new(budget),
             dropped: false,

@@ -23,7 +23,7 @@ use crate::sys::eventfd::EventFd;
 use crate::sys::fault::{self, Call};
 use crate::sys::fork;
 use crate::sys::thread::Thread;
-use crate::sys::zeroed;
+use crate::sys::zeroed::{self, Zeroed};
 use crate::trace::{self, AlreadyTraced, Trace};
 use crate::watch::{Counters, InCall, Watch};
 use crate::watchdog::{self, Limits, Tracks};
@@ -50,10 +50,10 @@ pub(crate) type Core = Queue<RANKS, TASKS, CONTEXTS>;
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) gid: Gid,
-    pub(crate) core: Box<Core>,
+    pub(crate) core: Zeroed<Core>,
     pub(crate) bell: EventFd,
     pub(crate) contexts: ContextTable,
-    pub(crate) recorder: Box<Recorder<RECORDS>>,
+    pub(crate) recorder: Zeroed<Recorder<RECORDS>>,
     pub(crate) watch: Watch,
     pub(crate) latencies: Latencies,
     pub(crate) trace: trace::Slot,

@@ -1,19 +1,96 @@
-//! Large objects that are valid when all bytes are zero, from memory that the kernel hands out page by page at first touch.
-#![allow(unsafe_code, reason = "a value is claimed to be valid by its bytes")]
+//! Large objects that are valid when all bytes are zero, in pages that the kernel hands out at first touch. Not in a `Box`: the standard
+//! library's zeroed memory of an alignment above 16, as cache lines ask for, is written, and so resident, from the start.
+#![allow(
+    unsafe_code,
+    reason = "a value is claimed to be valid by its bytes; mmap is a C call"
+)]
 
-use proxy_core::Queue;
+use std::alloc::{Layout, handle_alloc_error};
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+
 use proxy_core::recorder::Recorder;
+use proxy_core::{Driver, Queue};
 
-/// An empty queue. Only the pages of slots that are used become resident.
-pub(crate) fn queue<const R: usize, const T: usize, const C: usize>() -> Box<Queue<R, T, C>> {
+/// A `T` in pages of its own.
+pub(crate) struct Zeroed<T> {
+    at: NonNull<T>,
+}
+
+// SAFETY: it owns its `T`, as a box does.
+unsafe impl<T: Send> Send for Zeroed<T> {}
+// SAFETY: as above.
+unsafe impl<T: Sync> Sync for Zeroed<T> {}
+
+impl<T> Zeroed<T> {
+    /// Ends the process where there is no memory, as a box does.
+    ///
+    /// # Safety
+    /// A `T` whose bytes are all zero is valid.
+    unsafe fn new() -> Self {
+        const { assert!(size_of::<T>() > 0 && align_of::<T>() <= 4096, "whole pages") };
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: a new mapping at an address of the kernel's choice; it touches no memory of ours.
+        let start =
+            unsafe { libc::mmap(std::ptr::null_mut(), size_of::<T>(), access, kind, -1, 0) };
+        match NonNull::new(start.cast()) {
+            Some(at) if start != libc::MAP_FAILED => Self { at },
+            _ => handle_alloc_error(Layout::new::<T>()),
+        }
+    }
+}
+
+impl<T> Deref for Zeroed<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: mapped as long as `self`, aligned as pages are, and valid as `new` was promised.
+        unsafe { self.at.as_ref() }
+    }
+}
+
+impl<T> DerefMut for Zeroed<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as in `deref`, and borrowed from nobody else.
+        unsafe { self.at.as_mut() }
+    }
+}
+
+impl<T> Drop for Zeroed<T> {
+    fn drop(&mut self) {
+        // SAFETY: valid, and not used any more.
+        unsafe { self.at.drop_in_place() };
+        // SAFETY: this very mapping, to which nothing points any more.
+        unsafe { libc::munmap(self.at.as_ptr().cast(), size_of::<T>()) };
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Zeroed<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+/// An empty queue. Only the pages of slots and contexts that are used become resident.
+pub(crate) fn queue<const R: usize, const T: usize, const C: usize>() -> Zeroed<Queue<R, T, C>> {
     // SAFETY: the core promises that an all-zero queue is a valid, empty one: it consists of atomic integers only.
-    unsafe { Box::<Queue<R, T, C>>::new_zeroed().assume_init() }
+    unsafe { Zeroed::new() }
 }
 
 /// An empty recorder, likewise.
-pub(crate) fn recorder<const N: usize>() -> Box<Recorder<N>> {
+pub(crate) fn recorder<const N: usize>() -> Zeroed<Recorder<N>> {
     // SAFETY: as for the queue.
-    unsafe { Box::<Recorder<N>>::new_zeroed().assume_init() }
+    unsafe { Zeroed::new() }
+}
+
+/// A driver with nothing active. Only the pages of list entries that are used become resident, and it is never on a stack, where it would
+/// leave half a megabyte.
+pub(crate) fn driver<const R: usize, const T: usize>() -> Zeroed<Driver<R, T>> {
+    // SAFETY: the core promises that an all-zero driver is a valid one with nothing active: it consists of integers and of vectors, each a
+    // length and entries that nobody reads beyond it.
+    unsafe { Zeroed::new() }
 }
 
 #[cfg(test)]
@@ -34,5 +111,6 @@ mod tests {
             Ok((0, 1))
         );
         assert_eq!(recorder::<8>().iter().count(), 0);
+        assert_eq!(driver::<2, 4>().active(), 0);
     }
 }
