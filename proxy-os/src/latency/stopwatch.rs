@@ -5,14 +5,9 @@ use proxy_core::{RunState, TaskKind};
 
 use super::{Chart, Latencies, Span};
 
-/// Times of one active task, in nanoseconds of the monotonic clock.
-#[derive(Debug, Clone, Copy, Default)]
-struct Times {
-    /// Its append, or its drain where the producer read no clock.
-    appended: u64,
-    /// Its first step, and then its gate.
-    since: u64,
-}
+/// Times of one active task, in nanoseconds of the monotonic clock: of its append, or its drain where the producer read no clock; and of
+/// its first step, and then its gate. An array, as the standard library asks for zeroed memory for arrays alone.
+type Times = [u64; 2];
 
 /// Times of all active tasks, by slot. The worker's own.
 #[derive(Debug)]
@@ -21,13 +16,13 @@ pub(crate) struct Stopwatch(Vec<Times>);
 impl Stopwatch {
     /// For `slots` slots. Zeroed memory: only the pages of slots that are used become resident.
     pub(crate) fn new(slots: usize) -> Self {
-        Self(vec![Times::default(); slots])
+        Self(vec![[0; 2]; slots])
     }
 
     /// A task was drained; `appended` is the time of its append.
     pub(crate) fn drained(&mut self, slot: u32, appended: u64) {
-        if let Some(times) = self.0.get_mut(slot as usize) {
-            times.appended = appended;
+        if let Some([time, _]) = self.0.get_mut(slot as usize) {
+            *time = appended;
         }
     }
 
@@ -39,7 +34,7 @@ impl Stopwatch {
         latencies: &Latencies,
         chart: Option<&Chart>,
     ) {
-        let Some(times) = self.0.get_mut(change.slot as usize) else {
+        let Some([appended, since]) = self.0.get_mut(change.slot as usize) else {
             return;
         };
         let failed = change.to == RunState::Done && !change.status.is_success();
@@ -48,21 +43,21 @@ impl Stopwatch {
         }
         match change.from {
             RunState::Init => {
-                let waited = now.saturating_sub(times.appended);
+                let waited = now.saturating_sub(*appended);
                 latencies.count(change.kind, Span::Start, waited);
-                times.since = now;
+                *since = now;
             }
             RunState::WaitingDeviceTrigger => {
-                let waited = now.saturating_sub(times.since);
+                let waited = now.saturating_sub(*since);
                 latencies.count(change.kind, Span::Trigger, waited);
-                times.since = now;
+                *since = now;
             }
             RunState::Progressing | RunState::Idle | RunState::Done => {}
         }
         if change.to == RunState::Done {
-            let ran = now.saturating_sub(times.since);
+            let ran = now.saturating_sub(*since);
             latencies.count(change.kind, Span::Run, ran);
-            let total = now.saturating_sub(times.appended);
+            let total = now.saturating_sub(*appended);
             latencies.count(change.kind, Span::Total, total);
             if let Some(chart) = chart.filter(|_| change.kind == TaskKind::Network) {
                 chart.count(change.context, ran);

@@ -84,7 +84,7 @@ fn status(path: &str, name: &str) -> f64 {
 }
 
 fn resident() -> f64 {
-    status("/proc/self/status", "VmRSS") * 1024.0
+    status("/proc/self/status", "RssAnon") * 1024.0
 }
 
 /// What a full group and a full bus have resident, in a process that had none before, so that no memory is used again.
