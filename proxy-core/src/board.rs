@@ -87,6 +87,15 @@ impl Word {
         }
     }
 
+    /// The state of a live task that is not DONE.
+    #[inline]
+    pub(crate) const fn unfinished(self) -> Option<RunState> {
+        match self.phase() {
+            Phase::Live(RunState::Done) | Phase::Free | Phase::Claimed => None,
+            Phase::Live(state) => Some(state),
+        }
+    }
+
     #[inline]
     pub(crate) const fn kind(self) -> TaskKind {
         if self.0 & BARRIER == 0 {
@@ -256,6 +265,17 @@ impl Slot {
         let now = self.word();
         let ended = matches!(now.phase(), Phase::Free | Phase::Live(RunState::Done));
         now.generation() != live.generation() || ended || self.is_left(now)
+    }
+
+    /// Whether the task of this word is of `context`.
+    #[inline]
+    pub(crate) fn is_of(&self, context: ContextId, seen: Word) -> bool {
+        // Acquire pairs with the release in `fill`, as in `key`.
+        let order = edge(Edge::SlotFields, Ordering::Acquire);
+        let index = self.context.load(order); // as above
+        let generation = self.context_generation.load(order); // as above
+        (index, generation) == (context.index, context.generation)
+            && self.word().generation() == seen.generation()
     }
 
     /// The fields, if the slot is live and still is what `seen` said after they were read.

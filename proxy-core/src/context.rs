@@ -242,9 +242,15 @@ impl ContextSlot {
     /// The entry, if `id` is registered: also while its start words are being reset.
     #[inline]
     pub(crate) fn entry_of_registered(&self, id: ContextId) -> Option<Entry> {
-        // LIVE and RESETTING, and no other phase, differ in this bit alone.
-        let either = LIVE ^ RESETTING;
-        self.entry_in(|state| state | either == live(id) | either)
+        self.entry_in(|state| is_registered(state, id))
+    }
+
+    /// Whether `id` is registered.
+    #[inline]
+    pub(crate) fn is_registered(&self, id: ContextId) -> bool {
+        // Acquire as in `entry_in`.
+        let acquire = edge(Edge::ContextRead, Ordering::Acquire);
+        is_registered(self.appends.word.load(acquire) & STATE, id)
     }
 
     /// The entry, for the worker, of a task that is counted and that it has taken. Does not look at the word, whose line is the
@@ -279,6 +285,13 @@ impl ContextSlot {
             bucket: bucket.load(Ordering::Relaxed),   // as above
         }
     }
+}
+
+#[inline]
+const fn is_registered(state: usize, id: ContextId) -> bool {
+    // LIVE and RESETTING, and no other phase, differ in this bit alone.
+    let either = LIVE ^ RESETTING;
+    state | either == live(id) | either
 }
 
 /// State of a live context.

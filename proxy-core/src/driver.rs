@@ -66,6 +66,33 @@ impl Tick {
             next: Next::Sleep,
         }
     }
+
+    /// The same, after so many steps. Field by field: what has just been stored in pieces is slow to be copied as a whole.
+    #[inline(always)]
+    const fn ended(self, stepped: u32) -> Self {
+        let Self {
+            drained,
+            moved,
+            done,
+            aborted,
+            ..
+        } = self;
+        let next = if moved > 0 || drained > 0 || aborted > 0 {
+            Next::Again
+        } else if stepped > 0 {
+            Next::Relax
+        } else {
+            Next::Sleep
+        };
+        Self {
+            drained,
+            stepped,
+            moved,
+            done,
+            aborted,
+            next,
+        }
+    }
 }
 
 /// Tasks of one rank that has any.
@@ -125,21 +152,14 @@ impl<const RANKS: usize, const TASKS: usize> Driver<RANKS, TASKS> {
             self.begin(queue, taken, ports, &mut tick);
         }
         self.pass = self.pass.wrapping_add(1);
-        self.step_all(queue, ports, &mut tick);
+        let stepped = self.step_all(queue, ports, &mut tick);
         if tick.done > 0 {
             self.recycle();
         }
         if !self.early.is_empty() {
             self.admit_early(queue, ports);
         }
-        tick.next = if tick.moved > 0 || tick.drained > 0 || tick.aborted > 0 {
-            Next::Again
-        } else if tick.stepped > 0 {
-            Next::Relax
-        } else {
-            Next::Sleep
-        };
-        tick
+        tick.ended(stepped)
     }
 
     /// Drains what was taken, and ends what is ordered to end. Out of line, as are the other parts that most ticks do without.
@@ -158,14 +178,14 @@ impl<const RANKS: usize, const TASKS: usize> Driver<RANKS, TASKS> {
         }
     }
 
-    /// One step of every active task, and of those that arrive meanwhile.
+    /// One step of every active task, and of those that arrive meanwhile. Returns how many.
     #[inline]
     fn step_all<P: Ports, const CONTEXTS: usize>(
         &mut self,
         queue: &Queue<RANKS, TASKS, CONTEXTS>,
         ports: &mut P,
         tick: &mut Tick,
-    ) {
+    ) -> u32 {
         let Self {
             lists,
             occupied,
@@ -189,7 +209,7 @@ impl<const RANKS: usize, const TASKS: usize> Driver<RANKS, TASKS> {
                 }
             }
         }
-        tick.stepped = stepped;
+        stepped
     }
 
     /// Ends the active tasks whose slots bear an order.

@@ -27,6 +27,40 @@ impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS,
     /// `check_proxy_task_status`). [`PollError::Unknown`] if there is none. Lock-free; O(1), but for the first look after a
     /// consume, which is O(slots of the rank).
     pub fn check(&self, context: ContextId, kind: TaskKind) -> Result<Poll, PollError> {
+        match self.known(context, kind) {
+            Some(answer) => answer,
+            None => self.find(context, kind),
+        }
+    }
+
+    /// The answer of a look that changes nothing, if the last one has left what tells it: the oldest task is not done yet, or there is
+    /// none. By itself, so that it keeps nothing in memory for the rest.
+    #[inline]
+    fn known(&self, context: ContextId, kind: TaskKind) -> Option<Result<Poll, PollError>> {
+        let of = self.contexts.get(context)?;
+        if !of.is_registered(context) {
+            return Some(Err(PollError::Unknown));
+        }
+        let hint = of.hint(kind);
+        if let Some((number, tag)) = hint.task()
+            && let Some(slot) = self.slot(number)
+        {
+            let word = slot.word();
+            let same = Hint::tag(word.generation()) == tag;
+            if let Some(state) = word.unfinished().filter(|_| same)
+                && slot.is_of(context, word)
+            {
+                let told = slot.verdict(word) != Verdict::None;
+                return (!told).then_some(Ok(Poll::Pending(state)));
+            }
+        }
+        let none = (of.settled()).is_some_and(|appends| hint.is_none_since(appends));
+        none.then_some(Err(PollError::Unknown))
+    }
+
+    /// The whole of a look.
+    #[inline(never)]
+    fn find(&self, context: ContextId, kind: TaskKind) -> Result<Poll, PollError> {
         let of = self.registered(context).ok_or(PollError::Unknown)?;
         let row = self
             .slots
