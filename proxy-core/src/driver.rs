@@ -261,7 +261,7 @@ impl<const RANKS: usize, const TASKS: usize> Driver<RANKS, TASKS> {
         self.gather(queue, observer);
         let mut ended = 0_u32;
         for active in self.all_active() {
-            if let Some(context) = queue.context_slot(active.task.key.context) {
+            if let Some(context) = queue.context_slot(active.task.context) {
                 let step = Step::done(status);
                 settle(queue, context, active, active.state(), step, observer);
                 ended = ended.wrapping_add(1);
@@ -420,7 +420,7 @@ fn finish<P: Ports, const R: usize, const T: usize, const C: usize>(
     tick: &mut Tick,
 ) {
     // Cannot fail: a task that is not finished keeps its context.
-    let Some(context) = queue.context_slot(active.task.key.context) else {
+    let Some(context) = queue.context_slot(active.task.context) else {
         return;
     };
     let from = active.state();
@@ -440,7 +440,7 @@ fn end<P: Ports, const R: usize, const T: usize, const C: usize>(
     ports: &mut P,
 ) {
     // Cannot fail: a task that is not finished keeps its context.
-    let Some(context) = queue.context_slot(active.task.key.context) else {
+    let Some(context) = queue.context_slot(active.task.context) else {
         return;
     };
     let from = active.state();

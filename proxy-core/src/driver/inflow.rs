@@ -41,7 +41,8 @@ pub(super) fn take_in<O: Observer, const R: usize, const T: usize, const C: usiz
         appended: slot.appended(),
     });
     Some(Active::new(Task {
-        key,
+        context: key.context,
+        exec: key.exec,
         spec: entry.spec(),
         live,
         slot: number,

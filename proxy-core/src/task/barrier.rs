@@ -96,7 +96,7 @@ impl BarrierTask {
         gate: &impl Fn() -> Gate<'a>,
         ports: &mut P,
     ) -> Step {
-        let (context, exec) = (task.key.context, task.key.exec);
+        let (context, exec) = (task.context, task.exec);
         if self.phase == Phase::Gate {
             let Some(seen) = gate().poll(ports) else {
                 return Step::waiting(RunState::WaitingDeviceTrigger);
@@ -124,7 +124,7 @@ impl BarrierTask {
 
     /// Edges 8 and 9.
     fn fail<P: Ports>(&mut self, task: &Task, status: Status, ports: &mut P) -> Step {
-        ports.cancel(task.key.context, task.key.exec);
+        ports.cancel(task.context, task.exec);
         Step::done(status)
     }
 }

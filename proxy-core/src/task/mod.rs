@@ -3,9 +3,9 @@
 pub(crate) mod barrier;
 pub(crate) mod network;
 
-use crate::board::{TaskKey, Word};
+use crate::board::Word;
 use crate::context::{ContextSlot, Spec};
-use crate::id::Stream;
+use crate::id::{ContextId, ExecId, Stream};
 use crate::port::{Change, Ports};
 use crate::status::{RunState, Status, TaskKind};
 use crate::trigger::Gate;
@@ -17,7 +17,8 @@ pub(crate) use network::Run;
 /// What a step needs besides the machine's own state.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Task {
-    pub(crate) key: TaskKey,
+    pub(crate) context: ContextId,
+    pub(crate) exec: ExecId,
     pub(crate) spec: Spec,
     /// The slot's word as published, for reports.
     pub(crate) live: Word,
@@ -28,7 +29,7 @@ impl Task {
     /// Its gate, which its context keeps.
     #[inline]
     fn gate<'a>(&self, context: &'a ContextSlot) -> Gate<'a> {
-        context.gate(self.key.context, self.live.kind(), &self.spec)
+        context.gate(self.context, self.live.kind(), &self.spec)
     }
 
     #[inline]
@@ -148,9 +149,9 @@ impl Active {
     pub(crate) fn change(&self, from: RunState, step: Step) -> Change {
         Change {
             rank: self.task.spec.rank,
-            context: self.task.key.context,
+            context: self.task.context,
             kind: self.task.live.kind(),
-            exec: self.task.key.exec,
+            exec: self.task.exec,
             slot: self.task.slot,
             from,
             to: step.to,

@@ -4,7 +4,7 @@ use core::cell::Cell;
 use std::format;
 use std::string::String;
 
-use crate::board::{Slot, TaskKey};
+use crate::board::Slot;
 use crate::context::Spec;
 use crate::id::{BlockIndex, ContextId, ExecId, Stream};
 use crate::port::{
@@ -22,11 +22,8 @@ pub(super) fn task(kind: TaskKind, spec: Spec) -> Task {
     let slot = Slot::new();
     let claimed = slot.claim(kind).unwrap();
     Task {
-        key: TaskKey {
-            context: CONTEXT,
-            exec: ExecId(9),
-            sequence: 0,
-        },
+        context: CONTEXT,
+        exec: ExecId(9),
         spec,
         live: slot.publish(claimed),
         slot: 0,

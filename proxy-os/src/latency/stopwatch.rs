@@ -4,6 +4,7 @@ use proxy_core::port::Change;
 use proxy_core::{RunState, TaskKind};
 
 use super::{Chart, Latencies, Span};
+use crate::queue::{RANKS, TASKS};
 
 /// Times of one active task, in nanoseconds of the monotonic clock: of its append, or its drain where the producer read no clock; and of
 /// its first step, and then its gate. An array, as the standard library asks for zeroed memory for arrays alone.
@@ -14,14 +15,20 @@ type Times = [u64; 2];
 pub(crate) struct Stopwatch(Vec<Times>);
 
 impl Stopwatch {
-    /// For `slots` slots. Zeroed memory: only the pages of slots that are used become resident.
-    pub(crate) fn new(slots: usize) -> Self {
-        Self(vec![[0; 2]; slots])
+    /// For every slot of a queue. Zeroed memory: only the pages of slots that are used become resident.
+    pub(crate) fn new() -> Self {
+        Self(vec![[0; 2]; RANKS * TASKS])
+    }
+
+    /// The times of a slot. First places of all ranks come first, as ranks fill theirs from the first on.
+    fn of(&mut self, slot: u32) -> Option<&mut Times> {
+        let (rank, place) = (slot as usize / TASKS, slot as usize % TASKS);
+        self.0.get_mut(place * RANKS + rank)
     }
 
     /// A task was drained; `appended` is the time of its append.
     pub(crate) fn drained(&mut self, slot: u32, appended: u64) {
-        if let Some([time, _]) = self.0.get_mut(slot as usize) {
+        if let Some([time, _]) = self.of(slot) {
             *time = appended;
         }
     }
@@ -34,7 +41,7 @@ impl Stopwatch {
         latencies: &Latencies,
         chart: Option<&Chart>,
     ) {
-        let Some([appended, since]) = self.0.get_mut(change.slot as usize) else {
+        let Some([appended, since]) = self.of(change.slot) else {
             return;
         };
         let failed = change.to == RunState::Done && !change.status.is_success();
@@ -98,7 +105,7 @@ mod tests {
     fn the_spans_of_a_life_are_told_apart() {
         use RunState::{Done, Idle, Init, Progressing, WaitingDeviceTrigger};
         let latencies = Latencies::default();
-        let mut watch = Stopwatch::new(4);
+        let mut watch = Stopwatch::new();
         watch.drained(2, 10);
         let steps = [
             (Init, WaitingDeviceTrigger, 12),
@@ -120,7 +127,7 @@ mod tests {
     fn a_task_without_gate_has_no_trigger_wait_and_a_failed_one_ends_uncounted() {
         use RunState::{Done, Init, Progressing};
         let latencies = Latencies::default();
-        let mut watch = Stopwatch::new(4);
+        let mut watch = Stopwatch::new();
         for (status, now) in [(Status::SUCCESS, 8), (Status::ABORTED, 30)] {
             watch.drained(2, 1);
             let first = change(TaskKind::Barrier, Init, Progressing, Status::SUCCESS);

@@ -11,7 +11,7 @@ use proxy_core::{BlockIndex, ContextId, ExecId, RunState, Status, Stream, TaskKi
 use crate::context::{ContextData, ContextTable, HostBarrier};
 use crate::latency::Stopwatch;
 use crate::log::{self, Level};
-use crate::queue::{RANKS, Shared, TASKS};
+use crate::queue::Shared;
 use crate::sys::clock;
 use crate::trace::{Lane, What};
 use crate::watch::SeamCall;
@@ -37,7 +37,7 @@ impl WorkerPorts {
         Self {
             shared,
             contexts: Vec::new(),
-            stopwatch: Stopwatch::new(RANKS * TASKS),
+            stopwatch: Stopwatch::new(),
             now: None,
             traced: false,
             selected: HashMap::new(),
