@@ -5,19 +5,20 @@ use proxy_core::{RunState, TaskKind};
 
 use super::{Chart, Latencies, Span};
 use crate::queue::{RANKS, TASKS};
+use crate::sys::zeroed::{self, Zeroed};
 
 /// Times of one active task, in nanoseconds of the monotonic clock: of its append, or its drain where the producer read no clock; and of
-/// its first step, and then its gate. An array, as the standard library asks for zeroed memory for arrays alone.
+/// its first step, and then its gate.
 type Times = [u64; 2];
 
 /// Times of all active tasks, by slot. The worker's own.
 #[derive(Debug)]
-pub(crate) struct Stopwatch(Vec<Times>);
+pub(crate) struct Stopwatch(Zeroed<[Times; RANKS * TASKS]>);
 
 impl Stopwatch {
-    /// For every slot of a queue. Zeroed memory: only the pages of slots that are used become resident.
+    /// For every slot of a queue. Only the pages of slots that are used become resident.
     pub(crate) fn new() -> Self {
-        Self(vec![[0; 2]; RANKS * TASKS])
+        Self(zeroed::numbers())
     }
 
     /// The times of a slot. First places of all ranks come first, as ranks fill theirs from the first on.

@@ -85,6 +85,12 @@ pub(crate) fn recorder<const N: usize>() -> Zeroed<Recorder<N>> {
     unsafe { Zeroed::new() }
 }
 
+/// Zeros.
+pub(crate) fn numbers<const M: usize, const N: usize>() -> Zeroed<[[u64; M]; N]> {
+    // SAFETY: numbers have no invalid bytes.
+    unsafe { Zeroed::new() }
+}
+
 /// A driver with nothing active. Only the pages of list entries that are used become resident, and it is never on a stack, where it would
 /// leave half a megabyte.
 pub(crate) fn driver<const R: usize, const T: usize>() -> Zeroed<Driver<R, T>> {
