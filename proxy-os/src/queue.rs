@@ -55,7 +55,7 @@ pub(crate) struct Shared {
     pub(crate) contexts: ContextTable,
     pub(crate) recorder: Zeroed<Recorder<RECORDS>>,
     pub(crate) watch: Watch,
-    pub(crate) latencies: Latencies,
+    pub(crate) latencies: Zeroed<Latencies>,
     pub(crate) trace: trace::Slot,
     /// Network times as the histogram setting asks for them.
     pub(crate) chart: Option<Chart>,
@@ -84,7 +84,7 @@ impl Shared {
             contexts: ContextTable::default(),
             recorder: zeroed::recorder(),
             watch: Watch::default(),
-            latencies: Latencies::default(),
+            latencies: zeroed::latencies(),
             trace: trace::Slot::default(),
             chart: settings.proxy_histogram().clone().map(Chart::new),
             times_appends: *settings.latency_from_append(),

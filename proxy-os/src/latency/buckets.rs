@@ -15,13 +15,7 @@ const COUNT: usize = ((42 - FINE + 1) << FINE) as usize + 1;
 
 /// One writer; any number of readers.
 #[derive(Debug)]
-pub(super) struct Buckets(Box<[AtomicU64]>);
-
-impl Default for Buckets {
-    fn default() -> Self {
-        Self((0..COUNT).map(|_| AtomicU64::new(0)).collect())
-    }
-}
+pub(super) struct Buckets([AtomicU64; COUNT]);
 
 impl Buckets {
     /// Counts one value. One thread only: no read-modify-write is needed then.
@@ -101,7 +95,7 @@ mod tests {
 
     #[test]
     fn counts_are_kept_by_value() {
-        let buckets = Buckets::default();
+        let buckets = Buckets([const { AtomicU64::new(0) }; COUNT]);
         for _ in 0..99 {
             buckets.count(1000);
         }

@@ -73,10 +73,9 @@ pub struct Latency {
     pub values: Histogram<u64>,
 }
 
-/// The tables of one worker. Tasks that ended with an error are not in them. On lines of their own: the worker writes them for every
-/// task, and their neighbours are what every append reads.
-#[derive(Debug, Default)]
-#[repr(align(128))]
+/// The tables of one worker. Tasks that ended with an error are not in them. Atomic counters only, all zero when new; in pages of their own,
+/// see [`zeroed`](crate::sys::zeroed), as half of them are usually not used.
+#[derive(Debug)]
 pub(crate) struct Latencies {
     network: [Buckets; 4],
     barrier: [Buckets; 4],

@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn the_spans_of_a_life_are_told_apart() {
         use RunState::{Done, Idle, Init, Progressing, WaitingDeviceTrigger};
-        let latencies = Latencies::default();
+        let latencies = zeroed::latencies();
         let mut watch = Stopwatch::new();
         watch.drained(2, 10);
         let steps = [
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn a_task_without_gate_has_no_trigger_wait_and_a_failed_one_ends_uncounted() {
         use RunState::{Done, Init, Progressing};
-        let latencies = Latencies::default();
+        let latencies = zeroed::latencies();
         let mut watch = Stopwatch::new();
         for (status, now) in [(Status::SUCCESS, 8), (Status::ABORTED, 30)] {
             watch.drained(2, 1);

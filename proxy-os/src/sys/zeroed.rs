@@ -13,6 +13,8 @@ use std::ptr::NonNull;
 use proxy_core::recorder::Recorder;
 use proxy_core::{Driver, Queue};
 
+use crate::latency::Latencies;
+
 /// A `T` in pages of its own.
 pub(crate) struct Zeroed<T> {
     at: NonNull<T>,
@@ -82,6 +84,12 @@ pub(crate) fn queue<const R: usize, const T: usize, const C: usize>() -> Zeroed<
 /// An empty recorder, likewise.
 pub(crate) fn recorder<const N: usize>() -> Zeroed<Recorder<N>> {
     // SAFETY: as for the queue.
+    unsafe { Zeroed::new() }
+}
+
+/// Tables that have counted nothing.
+pub(crate) fn latencies() -> Zeroed<Latencies> {
+    // SAFETY: it consists of atomic integers only.
     unsafe { Zeroed::new() }
 }
 
