@@ -23,7 +23,9 @@ impl Stopwatch {
 
     /// The times of a slot. First places of all ranks come first, as ranks fill theirs from the first on.
     fn of(&mut self, slot: u32) -> Option<&mut Times> {
-        let (rank, place) = (slot as usize / TASKS, slot as usize % TASKS);
+        let slot = slot as usize;
+        // No slot is beyond the last; the second remainder lets the compiler know, too.
+        let (rank, place) = (slot / TASKS % RANKS, slot % TASKS);
         self.0.get_mut(place * RANKS + rank)
     }
 
