@@ -119,9 +119,6 @@ fn search<'a>(
     hint: &Hint,
 ) -> Option<Found<'a>> {
     let settled = of.slot.settled();
-    if settled.is_some_and(|appends| hint.is_none_since(appends)) {
-        return None;
-    }
     let appends = of.slot.appends();
     let mut oldest: Option<(usize, Found<'a>)> = None;
     for (number, slot) in (first..).zip(row) {

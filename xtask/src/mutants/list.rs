@@ -86,14 +86,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "sleep with active tasks",
         "driver.rs",
-        "} else if tick.stepped > 0 {\n            Next::Relax",
-        "} else if tick.stepped > 0 {\n            Next::Sleep",
+        "} else if stepped > 0 {\n            Next::Relax",
+        "} else if stepped > 0 {\n            Next::Sleep",
     ),
     mutant(
         "relax although something moved",
         "driver.rs",
-        "tick.next = if tick.moved > 0 || tick.drained > 0 || tick.aborted > 0 {",
-        "tick.next = if tick.drained > 0 || tick.aborted > 0 {",
+        "let next = if moved > 0 || drained > 0 || aborted > 0 {",
+        "let next = if drained > 0 || aborted > 0 {",
     ),
     mutant(
         "finish not counted: the context stays busy",
@@ -140,8 +140,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "wrong block selected",
         "task/network.rs",
-        "ports.progress(task.key.context, stream, block, &mut flags)",
-        "ports.progress(task.key.context, stream, BlockIndex(block.0.min(0)), &mut flags)",
+        "ports.progress(task.context, stream, block, &mut flags)",
+        "ports.progress(task.context, stream, BlockIndex(block.0.min(0)), &mut flags)",
     ),
     mutant(
         "error of progress swallowed",
@@ -158,8 +158,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "start twice",
         "task/network.rs",
-        "let status = ports.start(task.key.context, stream, block);",
-        "ports.start(task.key.context, stream, block);\n                let status = ports.start(task.key.context, stream, block);",
+        "let status = ports.start(task.context, stream, block);",
+        "ports.start(task.context, stream, block);\n                let status = ports.start(task.context, stream, block);",
     ),
     mutant(
         "drained stream progressed again",
@@ -236,7 +236,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "barrier's peers not told of the end",
         "task/barrier.rs",
-        "ports.cancel(task.key.context, task.key.exec);",
+        "ports.cancel(task.context, task.exec);",
         "let _ = &ports;",
     ),
     mutant(
