@@ -286,7 +286,7 @@ mod tests {
     #[test]
     fn figures_of_a_program_that_fails_do_not_count() {
         let script = |end: &str| {
-            let said = format!("echo figure a 1 2; echo SKIPPED: b not available; {end}");
+            let said = format!("echo figure a 1 2; echo SKIPPED by a test; {end}");
             told(Command::new("sh").args(["-c", &said]))
         };
         let said = script("true").expect("it ends well");
