@@ -7,6 +7,8 @@ use proxy_benches::clock;
 use proxy_benches::machine;
 use proxy_os::bananaphone::{Bus, Options};
 
+use super::floor;
+
 /// Longer than any wait here.
 pub(super) const AMPLE: Duration = Duration::from_secs(60);
 
@@ -15,6 +17,12 @@ const GATHERS: [(u16, usize); 6] = [(2, 8), (8, 8), (2, 4096), (8, 4096), (2, 65
 
 /// Everything that is measured between processes.
 pub(super) fn all() {
+    // Beside what is compared with it, in a thread, so that this one stays free.
+    let floor = std::thread::spawn(|| {
+        machine::pin(0);
+        floor::round_trip();
+    });
+    floor.join().expect("no panic");
     run("round_trip.8", 2, 8);
     for ranks in [2, 4, 8] {
         run(&format!("barrier.{ranks}"), ranks, 0);

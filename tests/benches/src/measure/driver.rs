@@ -8,6 +8,7 @@ use proxy_benches::{clock, contexts, counting, machine};
 use proxy_core::{Driver, ExecId, Poll, PollError, Queue, Rank, Spec, TaskKind, Ticket};
 use proxy_os::queue::Context;
 
+use super::floor;
 use super::world::{DONE, IDLE, What, World};
 use clock::{Figure, stamp};
 
@@ -27,11 +28,17 @@ pub(super) fn append() {
     append_handle();
 }
 
+/// Uses every slot of a rank, and so every page that comes with them, once.
+fn warm_up(world: &World, context: &Context) {
+    (0..256).for_each(|exec| world.run(context, exec));
+}
+
 fn append_behind(key: &str, active: u32, what: &'static What) {
     let mut world = World::new(NEVER_SLEEP);
     let context = world.context(OURS, What::new(DONE));
     // 63 ranks of 64: the tasks of the last are ours.
     world.keep_active(active, active.min(OURS), what);
+    warm_up(&world, &context);
     let mut events = Vec::new();
     for exec in 0..4000 {
         clock::spin(Duration::from_nanos(exec * 37 % 997));
@@ -90,6 +97,8 @@ fn append_handle() {
 /// From before the append to the sight of done.
 pub(super) fn done() {
     machine::pin(0);
+    // Beside what is compared with it: it may have changed since the floors were measured.
+    floor::round_trip();
     {
         let mut world = World::new(NEVER_SLEEP);
         world.keep_active(1, 1, What::new(IDLE));
@@ -107,6 +116,7 @@ pub(super) fn done() {
 
 fn until_done(key: &str, world: &World, pause: Duration) {
     let context = world.context(OURS, What::new(DONE));
+    warm_up(world, &context);
     let mut events = Vec::new();
     for exec in 0..2000 {
         clock::spin(pause + Duration::from_nanos(exec * 37 % 997));

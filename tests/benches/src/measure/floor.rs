@@ -60,7 +60,7 @@ fn nothing() {
 
 /// There and back between two spinning threads, a line each way, each trip timed by itself with the timer in it, as every other latency here is
 /// timed: the round trip that rows are compared with. One line for both ways, and many trips under one timer, take a third less.
-fn round_trip() {
+pub(super) fn round_trip() {
     const TRIPS: u64 = 20_000;
     let (there, back) = (Line::default(), Line::default());
     thread::scope(|scope| {
