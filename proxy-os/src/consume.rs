@@ -69,6 +69,9 @@ impl fmt::Display for ConsumeError {
 
 impl std::error::Error for ConsumeError {}
 
+/// Looks between two of the clock.
+const CLOCK_EVERY: u32 = 16;
+
 impl Context {
     /// Waits until the context's oldest unconsumed task of a kind is done and consumes its status, as
     /// [`ProxyQueue::consume`] does by ticket. Cold: looks at every slot first.
@@ -109,17 +112,26 @@ impl ProxyQueue {
             }
             Err(error) => Some(Err(ConsumeError::Poll(error))),
         };
-        for _ in 0..self.shared().wait_spins {
-            if let Some(answer) = look() {
-                return self.answered(ticket, answer);
-            }
-            thread::pause_between_looks();
+        if let Some(answer) = look() {
+            return self.answered(ticket, answer);
         }
         let since = Instant::now();
-        let mut warn_at = match patience.warn_after {
+        let first_warning = match patience.warn_after {
             Duration::ZERO => Duration::MAX,
             first => first,
         };
+        let due = first_warning.min(patience.deadline.unwrap_or(Duration::MAX));
+        for spin in 0..self.shared().wait_spins {
+            thread::pause_between_looks();
+            if let Some(answer) = look() {
+                return self.answered(ticket, answer);
+            }
+            // A budget of many looks must not outlast what the caller allows.
+            if spin.is_multiple_of(CLOCK_EVERY) && since.elapsed() >= due {
+                break;
+            }
+        }
+        let mut warn_at = first_warning;
         loop {
             let waited = since.elapsed();
             let left = patience

@@ -14,6 +14,7 @@ use std::{fs, thread};
 use proxy_checks::pace::until;
 use proxy_checks::script::{Script, sets};
 use proxy_core::{ExecId, Gid, Status};
+use proxy_os::consume::ConsumeError;
 use proxy_os::watch::Counters;
 use proxy_os::{Patience, ProxyQueue, Release, Settings};
 
@@ -132,4 +133,23 @@ fn f13_wait_spins_reach_the_consumer_as_looks_before_its_sleep() {
         assert_eq!(switches, before, "it gives its CPU up");
         time - since > 30_000_000
     });
+}
+
+#[test]
+fn f13_no_number_of_looks_outlasts_the_deadline() {
+    let script = Script::with(&["progress * -> idle=1 done=0"]);
+    let given = |name: &str| (name == SPINS).then(|| OsString::from("4294967295"));
+    let settings = Settings::from_lookup(given).expect("good settings");
+    let queue = ProxyQueue::start(Gid(1330), &settings).expect("a queue");
+    let builder = script.context(1).block(1, sets(1, 1));
+    let context = queue.context(builder).expect("a context");
+    let ticket = context.enqueue(ExecId(1)).expect("appended").network;
+    let limit = Duration::from_millis(20);
+    match queue.consume(ticket, Patience::until(limit)) {
+        Err(ConsumeError::Timeout { waited, .. }) => {
+            assert!(waited >= limit && waited < PATIENCE, "{waited:?}");
+        }
+        other => panic!("{other:?}"),
+    }
+    queue.release(Release::Abort, PATIENCE).expect("released");
 }
