@@ -20,6 +20,8 @@ use crate::sys::{futex, thread};
 
 /// A sleep at most. Also what a lost wake-up costs.
 const SLICE: Duration = Duration::from_millis(100);
+/// Looks between two of the clock.
+const CLOCK_EVERY: u32 = 64;
 /// A poll where the kernel refuses to let us sleep on a word.
 const POLL: Duration = Duration::from_millis(1);
 
@@ -88,6 +90,10 @@ pub(super) fn until<'a, T>(
     for round in 0..pace.spins.saturating_add(pace.yields) {
         if let Look::Done(done) = look(Stage::Spin) {
             return Some(done);
+        }
+        // A budget of many looks must not outlast the deadline.
+        if round % CLOCK_EVERY == CLOCK_EVERY - 1 && left(waiting.deadline()).is_none() {
+            break;
         }
         if round < pace.spins {
             thread::pause();
