@@ -67,9 +67,8 @@ pub fn pause() {
     std::hint::spin_loop();
 }
 
-/// Nanoseconds between two looks at a line that another core is about to write. Looks that follow one another at once keep fetching the
-/// line, which then moves more often than once: from an append to the sight of its end took 1220 ns so, and 1040 with looks this far apart,
-/// where a line there and back takes 490 ns.
+/// Nanoseconds between two looks at a line that another core is about to write: about what a line takes there and back where it is quick.
+/// Looks that follow one another at once keep fetching the line, which then moves more often than once.
 const BETWEEN_LOOKS: u128 = 130;
 /// Pauses that are measured together.
 const MEASURED: u32 = 32;
