@@ -21,6 +21,10 @@ use super::fork;
 
 pub use super::thread_name::ThreadName;
 
+/// Bytes of a thread's stack at least, as threads of the standard library have. The C library gives a thread as much as the limit of the main
+/// thread's stack (`ulimit -s`), which may be set for programs that have no other.
+const LEAST_STACK: usize = 2 << 20;
+
 /// How a thread's body ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
@@ -67,7 +71,8 @@ struct Start<N> {
 /// Creates a thread.
 ///
 /// `name` is called on the new thread with its kernel thread id, before `body`. `mask` = the CPUs it runs on from its first
-/// instruction; `None` = the creator's, and then no affinity call is made at all.
+/// instruction; `None` = the creator's, and then no affinity call is made at all. Its stack is as large as the process's limit of stacks
+/// says, and two MiB at least.
 ///
 /// # Errors
 /// `EAGAIN` when the system has no room for a thread; `EINVAL` when no CPU of `mask` is allowed; the kernel's other errors.
@@ -81,6 +86,7 @@ where
     N: FnOnce(u32) -> ThreadName + Send + 'static,
 {
     let mut attributes = Attributes::new()?;
+    attributes.raise_stack(LEAST_STACK)?;
     if let Some(mask) = mask {
         attributes.set_affinity(mask)?;
     }
@@ -244,6 +250,18 @@ impl Attributes {
         check_errno(unsafe { libc::pthread_attr_init(attributes.as_mut_ptr()) })?;
         // SAFETY: a successful init has written it.
         Ok(Self(unsafe { attributes.assume_init() }))
+    }
+
+    /// Sets the size of the stack, if it is below `least`.
+    fn raise_stack(&mut self, least: usize) -> io::Result<()> {
+        let mut bytes = 0;
+        // SAFETY: the attributes are initialised, and the number is valid to be written.
+        check_errno(unsafe { libc::pthread_attr_getstacksize(self.as_ptr(), &raw mut bytes) })?;
+        if bytes >= least {
+            return Ok(());
+        }
+        // SAFETY: the attributes are initialised.
+        check_errno(unsafe { libc::pthread_attr_setstacksize(&raw mut *self.0, least) })
     }
 
     fn set_affinity(&mut self, mask: &CpuSet) -> io::Result<()> {

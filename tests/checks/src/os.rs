@@ -24,6 +24,21 @@ pub fn limit(resource: libc::__rlimit_resource_t, soft: u64) {
     check(unsafe { libc::setrlimit(resource, &raw const limit) });
 }
 
+/// Bytes of this process's address space.
+pub fn address_space() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").expect("procfs");
+    let pages = statm.split(' ').next().and_then(|size| size.parse().ok());
+    let pages: u64 = pages.expect("a number");
+    pages * 4096
+}
+
+/// Threads of this process.
+pub fn threads() -> usize {
+    std::fs::read_dir("/proc/self/task")
+        .expect("procfs")
+        .count()
+}
+
 /// Sends a signal to a process.
 pub fn signal(pid: u32, signal: libc::c_int) {
     // SAFETY: no pointers are passed.
@@ -61,8 +76,8 @@ pub fn cpu_time() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
 }
 
-/// A connection to a job's bus by somebody who is no rank; `bytes` are sent first, if there are any.
-pub fn stranger(job: &str, bytes: &[u8]) -> OwnedFd {
+/// A socket, and the address of a job's bus with its length.
+fn socket(job: &str) -> (OwnedFd, libc::sockaddr_un, libc::socklen_t) {
     let name = format!("bananaphone/{job}");
     // SAFETY: no pointers are passed.
     let fd = check(unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET, 0) });
@@ -76,8 +91,22 @@ pub fn stranger(job: &str, bytes: &[u8]) -> OwnedFd {
         *place = byte.cast_signed();
     }
     let length = (mem::offset_of!(libc::sockaddr_un, sun_path) + 1 + name.len()) as libc::socklen_t;
+    (socket, address, length)
+}
+
+/// Takes the name of a job's bus without listening at it.
+pub fn squatter(job: &str) -> OwnedFd {
+    let (socket, address, length) = socket(job);
     // SAFETY: the address is valid for its length.
-    check(unsafe { libc::connect(fd, (&raw const address).cast(), length) });
+    check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) });
+    socket
+}
+
+/// A connection to a job's bus by somebody who is no rank; `bytes` are sent first, if there are any.
+pub fn stranger(job: &str, bytes: &[u8]) -> OwnedFd {
+    let (socket, address, length) = socket(job);
+    // SAFETY: the address is valid for its length.
+    check(unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), length) });
     if !bytes.is_empty() {
         // SAFETY: the buffer is valid for its length.
         let sent = unsafe {

@@ -19,6 +19,12 @@ pub fn at_most(limit: Duration) -> Duration {
     limit * times
 }
 
+/// Whether this run says that there is a sanitizer in it. One has taken most of the address space, and its allocator keeps what is freed.
+#[must_use]
+pub fn has_sanitizer() -> bool {
+    std::env::var_os(SLOWDOWN).is_some()
+}
+
 /// How long [`until`] looks.
 const PATIENCE: Duration = Duration::from_secs(60);
 

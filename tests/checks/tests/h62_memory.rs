@@ -38,7 +38,7 @@ fn child_without_memory() {
     };
     match role.what.as_str() {
         "file size" => os::limit(libc::RLIMIT_FSIZE, wanted() / 2),
-        "address space" => os::limit(libc::RLIMIT_AS, address_space() + wanted() / 2),
+        "address space" => os::limit(libc::RLIMIT_AS, os::address_space() + wanted() / 2),
         "no space" => fault::inject(Call::Reserve, 1, libc::ENOSPC),
         _ => fault::inject(Call::Reserve, 1, libc::ENOMEM),
     }
@@ -49,13 +49,6 @@ fn child_without_memory() {
     // Alive, and nothing is left: the name is free again.
     let small = Bus::create(&bus::options(&role.job, 0, 1)).unwrap();
     small.connect(AMPLE).unwrap();
-}
-
-/// Bytes of this process's address space.
-fn address_space() -> u64 {
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
-    let pages: u64 = statm.split(' ').next().unwrap().parse().unwrap();
-    pages * 4096
 }
 
 #[test]
