@@ -522,10 +522,11 @@ typedef struct bp_config {
     uint32_t machine_n;
     /**
      * How often this rank looks, when it waits, before it yields; 0 = 250 times, or 8 where the machine has fewer CPUs than the bus
-     * ranks. A look is some loads and a pause, a few tens of nanoseconds.
+     * ranks. A look is some loads and a pause, a few tens of nanoseconds. Any number is taken: it costs the CPU, and hides neither the
+     * deadline nor a death.
      */
     uint32_t spins;
-    /** How often it yields its CPU and looks before it sleeps; 0 = 3 times, or 4 where CPUs are fewer. */
+    /** How often it yields its CPU and looks before it sleeps; 0 = 3 times, or 4 where CPUs are fewer. Any number, likewise. */
     uint32_t yields;
 } bp_config;
 
@@ -1318,8 +1319,8 @@ NRT_STATUS enc_proxy_consume(struct enc_proxy_group *group,
  *
  * - `group`: receives the handle; give it back by `enc_proxy_group_release`.
  *
- * Errors: `ENC_PROXY_SETTING`, `NRT_RESOURCE` (worker, doorbell or CPUs could not be had; 1024 shares are alive), `NRT_TIMEOUT`,
- * `NRT_INVALID`, `NRT_INVALID_HANDLE` (of the settings). Threads: any.
+ * Errors: `ENC_PROXY_SETTING`, `NRT_RESOURCE` (worker, doorbell or CPUs could not be had; 1024 shares are alive), `NRT_FAIL_HOST_MEM_ALLOC`,
+ * `NRT_TIMEOUT`, `NRT_INVALID`, `NRT_INVALID_HANDLE` (of the settings). Threads: any.
  *
  * The caller promises:
  * `config` is readable for the size that it says, `group` writable.
@@ -1511,7 +1512,8 @@ NRT_STATUS enc_proxy_report(enc_proxy_form_t form,
 
 /**
  * As `enc_proxy_report`, written to a descriptor: of a file, a pipe, a socket. The descriptor stays open. Waits as long as its other end
- * takes to read; a pipe that nobody reads raises SIGPIPE, as any write does.
+ * takes to read. Raises neither SIGPIPE nor SIGXFSZ, whatever they do in the process: a pipe that nobody reads and a limit of file sizes are
+ * errors.
  *
  * Errors: `NRT_INVALID` (also: `fd` is no open descriptor), `NRT_RESOURCE` (the write failed; a part may have been written). Threads: as for
  * `enc_proxy_report`.
@@ -1585,16 +1587,16 @@ NRT_STATUS enc_proxy_report_service_stop(struct enc_proxy_report_service *servic
 /**
  * Starts the trace of a group's worker, from its next event on: changes of state, calls of the collective library, semaphores, sleeps.
  *
- * - `events`: room for so many, 80 bytes each, at most 16777216; 0 = 65536. What finds no room is counted.
+ * - `events`: room for so many, 48 bytes each, at most 16777216; 0 = 65536. What finds no room is counted.
  *
- * Errors: `NRT_INVALID`, `NRT_INVALID_HANDLE`, `ENC_PROXY_BUSY` (the group is traced already: it has one trace). Threads: any. Cost: sets
- * the memory aside; a traced worker reads the clock and writes 80 bytes per event.
+ * Errors: `NRT_INVALID`, `NRT_INVALID_HANDLE`, `ENC_PROXY_BUSY` (the group is traced already: it has one trace),
+ * `NRT_FAIL_HOST_MEM_ALLOC`. Threads: any. Cost: sets the memory aside; a traced worker reads the clock and writes 48 bytes per event.
  */
 NRT_STATUS enc_proxy_trace_start(struct enc_proxy_group *group,
                                  size_t events);
 
 /**
- * Writes a group's trace as it is now to a descriptor, which stays open: one JSON object in the Trace Event Format.
+ * Writes a group's trace as it is now to a descriptor, which stays open: one JSON object in the Trace Event Format. Raises no signal.
  *
  * Errors: `NRT_INVALID` (`fd` is no open descriptor), `NRT_INVALID_HANDLE`, `NRT_UNINITIALIZED` (no trace was started), `NRT_RESOURCE` (the write
  * failed; a part may have been written). Threads: any, also while the worker runs or is stuck. Cost: microseconds per event.

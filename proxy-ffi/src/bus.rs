@@ -124,9 +124,10 @@ pub struct bp_config {
     /// all ranks.
     pub machine_n: u32,
     /// How often this rank looks, when it waits, before it yields; 0 = 250 times, or 8 where the machine has fewer CPUs than the bus
-    /// ranks. A look is some loads and a pause, a few tens of nanoseconds.
+    /// ranks. A look is some loads and a pause, a few tens of nanoseconds. Any number is taken: it costs the CPU, and hides neither the
+    /// deadline nor a death.
     pub spins: u32,
-    /// How often it yields its CPU and looks before it sleeps; 0 = 3 times, or 4 where CPUs are fewer.
+    /// How often it yields its CPU and looks before it sleeps; 0 = 3 times, or 4 where CPUs are fewer. Any number, likewise.
     pub yields: u32,
 }
 record!(bp_config {

@@ -13,6 +13,7 @@ use proxy_os::global_comm::{BarrierError, SetupError};
 use proxy_os::nccom::{CallError, LoadError};
 use proxy_os::queue::{ReleaseError, StartError};
 use proxy_os::registry::AcquireError;
+use proxy_os::trace::TraceError;
 use proxy_os::{AbortError, BuildError, ConsumeError};
 
 use crate::call::Failure;
@@ -35,6 +36,7 @@ failures! {
     CallError => |error| error.status.0;
     SettingsError => |_| status::ENC_PROXY_SETTING;
     StartError => start;
+    TraceError => trace;
     AcquireError => acquire;
     ReleaseError => release;
     BuildError => build;
@@ -53,10 +55,18 @@ failures! {
 const fn start(error: &StartError) -> NRT_STATUS {
     match error {
         StartError::Forked => status::ENC_PROXY_FORKED,
+        StartError::Memory(_) => status::NRT_FAIL_HOST_MEM_ALLOC,
         // As the reference runtime answers when its worker cannot be created.
         StartError::Place(_) | StartError::Doorbell(_) | StartError::Thread(_) => {
             status::NRT_RESOURCE
         }
+    }
+}
+
+const fn trace(error: &TraceError) -> NRT_STATUS {
+    match error {
+        TraceError::AlreadyTraced => status::ENC_PROXY_BUSY,
+        TraceError::Memory(_) => status::NRT_FAIL_HOST_MEM_ALLOC,
     }
 }
 
@@ -184,6 +194,7 @@ const fn bus(error: &BusError) -> NRT_STATUS {
 
 const fn join(error: &JoinError) -> NRT_STATUS {
     match error {
+        JoinError::Late(late) => wait(&late.wait),
         JoinError::Wait(error) => wait(error),
         JoinError::Layout(_) | JoinError::NoSuchRank { .. } => status::NRT_INVALID,
         JoinError::NoSpace { .. } | JoinError::Unsupported { .. } | JoinError::System { .. } => {

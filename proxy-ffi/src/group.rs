@@ -113,8 +113,8 @@ record!(enc_proxy_group_counters {
 ///
 /// - `group`: receives the handle; give it back by `enc_proxy_group_release`.
 ///
-/// Errors: `ENC_PROXY_SETTING`, `NRT_RESOURCE` (worker, doorbell or CPUs could not be had; 1024 shares are alive), `NRT_TIMEOUT`,
-/// `NRT_INVALID`, `NRT_INVALID_HANDLE` (of the settings). Threads: any.
+/// Errors: `ENC_PROXY_SETTING`, `NRT_RESOURCE` (worker, doorbell or CPUs could not be had; 1024 shares are alive), `NRT_FAIL_HOST_MEM_ALLOC`,
+/// `NRT_TIMEOUT`, `NRT_INVALID`, `NRT_INVALID_HANDLE` (of the settings). Threads: any.
 ///
 /// # Safety
 /// `config` is readable for the size that it says, `group` writable.

@@ -17,6 +17,7 @@ use std::slice;
 use std::time::Duration;
 
 use proxy_os::diagnosis::{self, Options, Report, Service};
+use proxy_os::sys::mute;
 
 use crate::arg::{self, Out, OutText};
 use crate::call::{self, Failure};
@@ -87,7 +88,8 @@ pub unsafe extern "C" fn enc_proxy_report(
 }
 
 /// As `enc_proxy_report`, written to a descriptor: of a file, a pipe, a socket. The descriptor stays open. Waits as long as its other end
-/// takes to read; a pipe that nobody reads raises SIGPIPE, as any write does.
+/// takes to read. Raises neither SIGPIPE nor SIGXFSZ, whatever they do in the process: a pipe that nobody reads and a limit of file sizes are
+/// errors.
 ///
 /// Errors: `NRT_INVALID` (also: `fd` is no open descriptor), `NRT_RESOURCE` (the write failed; a part may have been written). Threads: as for
 /// `enc_proxy_report`.
@@ -100,7 +102,8 @@ pub extern "C" fn enc_proxy_report_to_fd(
     call::plain("enc_proxy_report_to_fd", || {
         let mut file = arg::duplicate(fd)?;
         let text = written(&collected(stall_us), form)?;
-        file.write_all(text.as_bytes()).map_err(|error| {
+        let written = mute::while_writing(|| file.write_all(text.as_bytes()));
+        written.map_err(|error| {
             Failure::new(
                 status::NRT_RESOURCE,
                 format_args!("the report could not be written to descriptor {fd}: {error}"),

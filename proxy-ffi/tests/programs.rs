@@ -1,6 +1,6 @@
 //! Programs of C and C++ against the shared library: misuse, and the examples, plain and under checkers.
 //!
-//! Requirements: H15, H36, H38, H44, H46, H73, H74, H76.
+//! Requirements: H15, H36, H38, H44, H45, H46, H47, H73, H74, H76.
 #![allow(
     clippy::disallowed_methods,
     reason = "programs are started as processes"
@@ -180,6 +180,33 @@ fn f05_f06_every_counter_and_histogram_is_had_by_its_name_in_both_forms() {
         let scratch = Scratch::new();
         let program = scratch.program("cc", "tests/c/metrics.c", flags);
         assert_eq!(succeed(command(&program).arg(&library)), "ok\n");
+    }
+}
+
+/// Not under the C side's sanitizers, which have taken the address space themselves.
+#[test]
+fn h45_h47_limits_of_memory_and_files_are_errors_and_no_signal() {
+    let Some(library) = stand_in("PROXY_SCRIPTED_LIB") else {
+        return;
+    };
+    let scratch = Scratch::new();
+    let program = scratch.program("cc", "tests/c/limits.c", C11);
+    let file = scratch.path("file");
+    assert_eq!(succeed(command(&program).arg(&library).arg(file)), "ok\n");
+}
+
+/// From the limit of the main thread's stack the C library takes the size of every new thread's.
+#[test]
+fn h45_examples_run_with_the_smallest_stacks() {
+    let Some(library) = stand_in("PROXY_SCRIPTED_LIB") else {
+        return;
+    };
+    for (source, wanted) in [("1_context", EXECUTIONS), ("3_bus", BUS)] {
+        let scratch = Scratch::new();
+        let program = scratch.program("cc", &format!("examples/c/{source}.c"), C11);
+        let mut shell = command(Path::new("sh"));
+        shell.args(["-c", "ulimit -s 64 && exec \"$0\" \"$1\""]);
+        assert_eq!(succeed(shell.arg(&program).arg(&library)), wanted);
     }
 }
 

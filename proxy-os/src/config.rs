@@ -271,16 +271,17 @@ settings! {
         Span { unit: Duration::from_secs(1), name: "seconds" };
     /// The least important messages that are written.
     log_level: Level = Level::Warn, "NEURON_RT_LOG_LEVEL", Verbosity;
-    /// How long a worker without tasks spins before it sleeps: waking a sleeper takes longer than a spin hand-off. Ours.
+    /// How long a worker without tasks spins before it sleeps: waking a sleeper takes longer than a spin hand-off. However long, it sees an append,
+    /// an abort and its release. Ours.
     spin_before_sleep: Duration = Duration::from_micros(50), "NEURON_RT_PROXY_SPIN_US",
         Span { unit: Duration::from_micros(1), name: "microseconds" };
     /// How long a rank may wait for the others on the host bus; [`Settings::bus_within`] is what calls take. Ours.
     bus_timeout: Duration = Duration::from_secs(60), "NEURON_RT_PROXY_BUS_TIMEOUT",
         Span { unit: Duration::from_secs(1), name: "seconds" };
-    /// Idle ticks in a row that a worker on a shared core spins through before it yields. Ours.
+    /// Idle ticks in a row that a worker on a shared core spins through before it yields; the largest number is hours, and so never. Ours.
     spin_ticks: u32 = 16, "NEURON_RT_PROXY_SPIN_TICKS", Count { min: 0 };
     /// Looks of a consumer at a task before it sleeps, some 130 ns apart: the hand-off of an awake worker takes less than a microsecond, a wake-up five and
-    /// more. Ours.
+    /// more. The largest number is some ten minutes; the consumer's deadline ends them. Ours.
     wait_spins: u32 = 300, "NEURON_RT_PROXY_WAIT_SPINS", Count { min: 0 };
 }
 

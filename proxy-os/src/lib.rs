@@ -19,6 +19,7 @@
 //! | [`config`], [`affinity`], [`log`] | settings, CPUs, messages |
 //! | [`latency`], [`trace`] | how long tasks wait and run; a timeline of all events |
 //! | [`left`] | workers that a release could not end |
+//! | [`memory`] | memory that was asked for and not given |
 //! | [`diagnosis`] | the reason of a hang: one report of the whole process |
 //! | [`watch`], [`waiting`] | what a stuck worker shows; which start words have not fired |
 //! | [`watchdog`], [`report`] | deadlines, stalls, health; records and dumps |
@@ -41,6 +42,7 @@ pub mod latency;
 mod leave;
 pub mod left;
 pub mod log;
+pub mod memory;
 pub mod nccom;
 #[doc(hidden)]
 pub mod pass;

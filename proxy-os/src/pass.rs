@@ -20,6 +20,7 @@ use proxy_core::ladder::{Budget, Ladder, Wait};
 use proxy_core::{Driver, Gid, Next, Status, Tick};
 
 use crate::config::Settings;
+use crate::memory::NoMemory;
 use crate::nccom::seam::WorkerPorts;
 use crate::queue::{ProxyQueue, RANKS, Shared, StartError, TASKS};
 use crate::sys::clock;
@@ -38,13 +39,13 @@ pub(crate) struct Pass {
 }
 
 impl Pass {
-    pub(crate) fn new(shared: &Arc<Shared>, budget: Budget) -> Self {
-        Self {
-            driver: zeroed::driver(),
-            ports: WorkerPorts::new(Arc::clone(shared)),
+    pub(crate) fn new(shared: &Arc<Shared>, budget: Budget) -> Result<Self, NoMemory> {
+        Ok(Self {
+            driver: zeroed::driver()?,
+            ports: WorkerPorts::new(Arc::clone(shared))?,
             ladder: Ladder::new(budget),
             dropped: false,
-        }
+        })
     }
 
     /// Makes one pass, and answers how to wait before the next; `None` if there is none, as the queue is shut and empty.
@@ -128,7 +129,7 @@ impl ByHand {
     /// See [`StartError`].
     pub fn new(gid: Gid, settings: &Settings) -> Result<Self, StartError> {
         let queue = ProxyQueue::without_worker(gid, settings)?;
-        let pass = Pass::new(queue.shared_arc(), worker::budget(settings));
+        let pass = Pass::new(queue.shared_arc(), worker::budget(settings))?;
         Ok(Self { queue, pass })
     }
 

@@ -24,7 +24,7 @@ use crate::sys::fault::{self, Call};
 use crate::sys::fork;
 use crate::sys::thread::Thread;
 use crate::sys::zeroed::{self, Zeroed};
-use crate::trace::{self, AlreadyTraced, Trace};
+use crate::trace::{self, Trace, TraceError};
 use crate::watch::{Counters, InCall, Watch};
 use crate::watchdog::{self, Limits, Tracks};
 use crate::worker;
@@ -79,14 +79,14 @@ impl Shared {
     fn new(gid: Gid, settings: &Settings) -> Result<Arc<Self>, StartError> {
         Ok(Arc::new(Self {
             gid,
-            core: zeroed::queue(),
+            core: zeroed::queue()?,
             bell: EventFd::new().map_err(StartError::Doorbell)?,
             contexts: ContextTable::default(),
-            recorder: zeroed::recorder(),
+            recorder: zeroed::recorder()?,
             watch: Watch::default(),
-            latencies: zeroed::latencies(),
+            latencies: zeroed::latencies()?,
             trace: trace::Slot::default(),
-            chart: settings.proxy_histogram().clone().map(Chart::new),
+            chart: (settings.proxy_histogram().clone().map(Chart::new)).transpose()?,
             times_appends: *settings.latency_from_append(),
             completion: Completion::default(),
             wait_spins: *settings.wait_spins(),
@@ -158,9 +158,9 @@ impl ProxyQueue {
         }
         let mask = affinity::place(&settings.placement()).map_err(StartError::Place)?;
         let shared = Shared::new(gid, settings)?;
+        let thread = worker::spawn(Arc::clone(&shared), settings, mask.as_ref())?;
+        // Only now, so that a start that fails has begun no thread.
         watchdog::watch(&shared);
-        let thread = worker::spawn(Arc::clone(&shared), worker::budget(settings), mask.as_ref());
-        let thread = thread.map_err(StartError::Thread)?;
         let tid = thread.tid();
         let queue = Self::with(shared, Life::Running(thread), tid, settings);
         leave::remember(&queue);
@@ -359,11 +359,11 @@ impl ProxyQueue {
         self.shared.watch.counters()
     }
 
-    /// Starts this queue's trace, with room for `events` events of about 80 bytes each. Any thread; from the next event on.
+    /// Starts this queue's trace, with room for `events` events of 48 bytes each. Any thread; from the next event on.
     ///
     /// # Errors
-    /// There is one already.
-    pub fn start_trace(&self, events: usize) -> Result<(), AlreadyTraced> {
+    /// There is one already, or no memory for so many events.
+    pub fn start_trace(&self, events: usize) -> Result<(), TraceError> {
         self.shared.trace.start(events)
     }
 

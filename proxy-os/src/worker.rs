@@ -2,7 +2,6 @@
 
 use std::any::Any;
 use std::cell::Cell;
-use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -15,7 +14,7 @@ use crate::dedicated::Dedicated;
 use crate::diagnosis;
 use crate::log;
 use crate::pass::Pass;
-use crate::queue::Shared;
+use crate::queue::{Shared, StartError};
 use crate::sys::clock;
 use crate::sys::cpuset::CpuSet;
 use crate::sys::thread::{self, Thread, ThreadName};
@@ -54,25 +53,32 @@ fn name(tid: u32) -> ThreadName {
 }
 
 /// Spawns the worker of a queue on the CPUs of `mask`.
+///
+/// # Errors
+/// There is no memory or no thread for it; nothing is left of it then.
 pub(crate) fn spawn(
     shared: Arc<Shared>,
-    budget: Budget,
+    settings: &Settings,
     mask: Option<&CpuSet>,
-) -> io::Result<Thread> {
+) -> Result<Thread, StartError> {
+    let budget = budget(settings);
     let dedicated = budget.dedicated.then(Dedicated::count);
+    // Made here, where there is somebody to tell that its memory is not there; its pages come where the thread first touches them.
+    let pass = Pass::new(&shared, budget)?;
     let body = move || {
         let _dedicated = dedicated;
-        run(&shared, budget);
+        run(&shared, pass);
     };
-    thread::spawn(name, mask, Box::new(body))
+    thread::spawn(name, mask, Box::new(body)).map_err(StartError::Thread)
 }
 
 /// The thread's body. However it ends, every task's status is final afterwards.
-fn run(shared: &Arc<Shared>, budget: Budget) {
+fn run(shared: &Arc<Shared>, pass: Pass) {
     OWN.set(Arc::as_ptr(shared));
     shared.trace.adopt();
     let _ending = Ending(shared);
-    let mut pass = Pass::new(shared, budget);
+    // Bound again, to be dropped before the ending.
+    let mut pass = pass;
     let served = catch_unwind(AssertUnwindSafe(|| serve(&mut pass, shared)));
     if let Err(payload) = served {
         let ended = die(pass, shared);

@@ -157,7 +157,7 @@ static void to_a_descriptor(const char *folder)
     EXPECT(enc_proxy_report_to_fd(ENC_PROXY_TEXT, 1, fd), NRT_INVALID);
     EXPECT(enc_proxy_report_to_fd(ENC_PROXY_TEXT, 1, -1), NRT_INVALID);
     REQUIRE(strstr(enc_proxy_last_error(), "fd is -1, accepted: an open descriptor") != NULL);
-    signal(SIGPIPE, SIG_IGN);
+    signal(SIGPIPE, SIG_DFL);
     REQUIRE(pipe(ends) == 0);
     EXPECT(enc_proxy_report_to_fd(3, 1, ends[1]), NRT_INVALID);
     close(ends[0]);

@@ -135,15 +135,54 @@ impl fmt::Display for WaitError {
             named(self.dead),
             named(self.left),
         )?;
-        if self.phase == Phase::Join && self.missing.is_empty() {
-            // The hub's rank is in its answer.
-            f.write_str("; the rank that opened the bus has not answered")?;
-        }
         Ok(())
     }
 }
 
 impl std::error::Error for WaitError {}
+
+/// A rank that was not let in in time, and what it has tried.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Late {
+    /// Its wait, in [`Phase::Join`].
+    pub wait: WaitError,
+    /// How often it went to the bus's name.
+    pub tries: u32,
+    /// What the last time came to.
+    pub last: LastTry,
+}
+
+/// What may come of going to a bus's name, so that it has to be done again. Which rank opened the bus would be in its answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum LastTry {
+    /// Nobody listens at it.
+    Unheard,
+    /// As many ranks as the system lets wait are waiting there already.
+    Crowded,
+    /// The rank that opened the bus hung up.
+    HungUp,
+    /// It was asked, and has not answered.
+    Unanswered,
+}
+
+impl fmt::Display for LastTry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unheard => "the rank that opened the bus does not listen",
+            Self::Crowded => "no more ranks may wait for the rank that opened the bus",
+            Self::HungUp => "the rank that opened the bus has hung up",
+            Self::Unanswered => "the rank that opened the bus has not answered",
+        })
+    }
+}
+
+impl fmt::Display for Late {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { wait, tries, last } = self;
+        let tried = if *tries == 1 { "try" } else { "tries" };
+        write!(f, "{wait}; {tries} {tried}, the last one: {last}")
+    }
+}
 
 /// Why a rank is not on the bus.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -226,7 +265,9 @@ pub enum JoinError {
     },
     /// Something in the segment cannot be.
     Corrupt(Corrupt),
-    /// It took too long, or a rank that was needed is gone.
+    /// The deadline passed before it was let in.
+    Late(Box<Late>),
+    /// It took too long until all were there, or a rank that was needed is gone.
     Wait(WaitError),
 }
 
@@ -303,6 +344,7 @@ impl fmt::Display for JoinError {
                 None => write!(f, "a rank could not join: {cause}"),
             },
             Self::Corrupt(error) => error.fmt(f),
+            Self::Late(late) => late.fmt(f),
             Self::Wait(error) => error.fmt(f),
         }
     }

@@ -12,7 +12,7 @@ use proxy_core::phone::layout::{Geometry, Segment};
 use proxy_core::phone::member::{Members, State};
 
 use super::counters::Counters;
-use super::error::{JoinError, Phase, WaitError, Why, Within};
+use super::error::{JoinError, LastTry, Late, Phase, WaitError, Why, Within};
 use super::hello::{BadRecord, Failure, Hello, RECORD_LIMIT, Refusal, Reply, Welcome};
 use super::home::Home;
 use super::hub::{Hub, Terms};
@@ -48,8 +48,8 @@ pub(super) struct Request<'a> {
 /// One try to be let in.
 enum Try {
     Welcome(Socket, Welcome, File),
-    /// Nobody there, or not any more.
-    Again,
+    /// Nobody there, or not any more, or not in time.
+    Again(LastTry),
     /// The bus of an earlier run is ending.
     Earlier,
 }
@@ -79,12 +79,12 @@ pub(super) fn join(request: &Request<'_>) -> Result<Joined, JoinError> {
     // Who has not answered is not known before the answer.
     noting.tell(&waiting, RankSet::default());
     let name = name(request.job);
-    let (mut hub, mut pause) = (None, PAUSES[0]);
+    let (mut hub, mut pause, mut tries) = (None, PAUSES[0], 1_u32);
     loop {
         if hub.is_none() {
             hub = Hub::start(&name, *terms, request.counters)?;
         }
-        let earlier = match attempt(request, &name, &waiting)? {
+        let last = match attempt(request, &name, &waiting)? {
             Try::Welcome(socket, welcome, file) => {
                 return take(request, socket, welcome, &file).map(|(home, connection)| Joined {
                     home,
@@ -92,19 +92,23 @@ pub(super) fn join(request: &Request<'_>) -> Result<Joined, JoinError> {
                     hub,
                 });
             }
-            Try::Again => false,
-            Try::Earlier => true,
+            Try::Again(last) => Some(last),
+            Try::Earlier => None,
         };
         let left = waiting.deadline().saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(if earlier {
-                JoinError::Earlier
-            } else {
-                JoinError::Wait(waiting.without_bus(terms.geometry.world()))
-            });
+            let late = |last| Late {
+                wait: waiting.without_bus(terms.geometry.world()),
+                tries,
+                last,
+            };
+            return Err(last.map_or(JoinError::Earlier, |last| {
+                JoinError::Late(Box::new(late(last)))
+            }));
         }
         std::thread::sleep(pause.min(left));
         pause = (pause * 2).min(PAUSES[1]);
+        tries = tries.saturating_add(1);
     }
 }
 
@@ -114,7 +118,8 @@ fn attempt(request: &Request<'_>, name: &[u8], waiting: &Waiting) -> Result<Try,
         Ok(socket) => socket,
         Err(error) => {
             return match error.raw_os_error() {
-                Some(libc::ECONNREFUSED | libc::EAGAIN) => Ok(Try::Again),
+                Some(libc::ECONNREFUSED) => Ok(Try::Again(LastTry::Unheard)),
+                Some(libc::EAGAIN) => Ok(Try::Again(LastTry::Crowded)),
                 _ => Err(JoinError::system("connect")(error)),
             };
         }
@@ -138,7 +143,7 @@ fn attempt(request: &Request<'_>, name: &[u8], waiting: &Waiting) -> Result<Try,
         cells: geometry.cells(),
     };
     if socket.send(&hello.encode(), &[]).is_err() {
-        return Ok(Try::Again);
+        return Ok(Try::Again(LastTry::HungUp));
     }
     kill::point(Point::Greeted);
     answer(socket, waiting, geometry)
@@ -149,14 +154,14 @@ fn answer(socket: Socket, waiting: &Waiting, geometry: &Geometry) -> Result<Try,
     let mut buffer = [0; RECORD_LIMIT];
     let record = loop {
         match socket.receive(&mut buffer) {
-            Ok(record) if record.bytes == 0 => return Ok(Try::Again),
+            Ok(record) if record.bytes == 0 => return Ok(Try::Again(LastTry::HungUp)),
             Ok(record) => break record,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(_) => return Ok(Try::Again),
+            Err(_) => return Ok(Try::Again(LastTry::HungUp)),
         }
         let left = waiting.deadline().saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(waiting.without_bus(geometry.world()).into());
+            return Ok(Try::Again(LastTry::Unanswered));
         }
         poll(&[(socket.as_fd(), For::Input)], Some(left)).map_err(JoinError::system("poll"))?;
     };

@@ -66,7 +66,7 @@ use proxy_core::phone::ring::{self, To};
 pub use barrier::{Barrier, Progress};
 pub use channel::MAX_TAG;
 pub use counters::{Fallback, Snapshot};
-pub use error::{BusError, JoinError, Phase, WaitError, Why, Within};
+pub use error::{BusError, JoinError, LastTry, Late, Phase, WaitError, Why, Within};
 pub use share::Share;
 pub(crate) use sight::{Death, Member, Seen, all as seen};
 
@@ -102,9 +102,10 @@ pub struct Options {
     /// Which ranks of a job these are, where they are not all: messages name them by their numbers in the job.
     pub share: Option<Share>,
     /// How often a rank that waits looks before it yields; else 250 times, and 8 times where the machine has fewer CPUs than the bus ranks.
-    /// A look is some loads and a pause, a few tens of nanoseconds.
+    /// A look is some loads and a pause, a few tens of nanoseconds. Any number is taken: it costs the CPU, and hides neither the deadline nor a
+    /// death.
     pub spins: Option<u32>,
-    /// How often it yields its CPU and looks before it sleeps; else 3 times, and 4 times where CPUs are fewer.
+    /// How often it yields its CPU and looks before it sleeps; else 3 times, and 4 times where CPUs are fewer. Any number, likewise.
     pub yields: Option<u32>,
 }
 

@@ -20,6 +20,7 @@ use crate::config::Settings;
 use crate::log::{self, Level};
 use crate::sys::eventfd::EventFd;
 use crate::sys::memfd;
+use crate::sys::mute;
 use crate::sys::pidfd;
 use crate::sys::poll::{For, poll};
 use crate::sys::signal::Hooked;
@@ -433,7 +434,7 @@ impl Serving {
         let partial = directory.join(format!("{file}.partial"));
         let written = report
             .to_json()
-            .and_then(|json| fs::write(&partial, json))
+            .and_then(|json| mute::while_writing(|| fs::write(&partial, json)))
             .and_then(|()| fs::rename(&partial, &path));
         if let Err(error) = written {
             let _ = fs::remove_file(&partial);
@@ -462,6 +463,7 @@ fn answer(client: &Socket) -> io::Result<()> {
     }
     let json = Report::collect("a tool asked").to_json()?;
     let mut file = memfd::create().or_else(|_| memfd::unnamed_file())?;
-    file.write_all(json.as_bytes())?;
+    // Memory without a name has the limit of files, too.
+    mute::while_writing(|| file.write_all(json.as_bytes()))?;
     client.send(b"report", &[file.as_fd()])
 }

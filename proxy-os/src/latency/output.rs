@@ -24,7 +24,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use proxy_core::{ContextId, Gid};
 
 use super::HistogramConfig;
+use crate::memory::{self, NoMemory};
 use crate::queue::CONTEXTS;
+use crate::sys::mute;
 
 /// Network times of one group by linear buckets. The worker counts, anybody writes it out.
 #[derive(Debug)]
@@ -37,15 +39,16 @@ pub(crate) struct Chart {
 }
 
 impl Chart {
-    pub(crate) fn new(config: HistogramConfig) -> Self {
+    pub(crate) fn new(config: HistogramConfig) -> Result<Self, NoMemory> {
         // At most 65536 by the setting's bounds.
         let buckets = usize::try_from(config.num_buckets).unwrap_or(usize::MAX);
-        Self {
+        let all = buckets.saturating_add(1);
+        Ok(Self {
             config,
-            buckets: (0..=buckets).map(|_| AtomicU64::new(0)).collect(),
+            buckets: memory::side_by_side("the histogram", all, Default::default)?,
             left_out: AtomicU64::new(0),
-            warmed: (0..CONTEXTS).map(|_| Default::default()).collect(),
-        }
+            warmed: memory::side_by_side("the histogram's contexts", CONTEXTS, Default::default)?,
+        })
     }
 
     /// Counts the network time of one execution. The worker only, so that no read-modify-write is needed.
@@ -138,8 +141,8 @@ impl Chart {
         let path = self.path(gid);
         let mut partial: OsString = path.clone().into_os_string();
         partial.push(".partial");
-        let written =
-            fs::write(&partial, self.text(gid)).and_then(|()| fs::rename(&partial, &path));
+        let written = mute::while_writing(|| fs::write(&partial, self.text(gid)))
+            .and_then(|()| fs::rename(&partial, &path));
         match written {
             Ok(()) => Ok(path),
             Err(error) => {
@@ -163,7 +166,7 @@ mod tests {
     use super::*;
 
     fn chart(text: &str) -> Chart {
-        Chart::new(text.parse().unwrap())
+        Chart::new(text.parse().unwrap()).unwrap()
     }
 
     #[test]

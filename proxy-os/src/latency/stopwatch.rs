@@ -4,6 +4,7 @@ use proxy_core::port::Change;
 use proxy_core::{RunState, TaskKind};
 
 use super::{Chart, Latencies, Span};
+use crate::memory::NoMemory;
 use crate::queue::{RANKS, TASKS};
 use crate::sys::zeroed::{self, Zeroed};
 
@@ -17,8 +18,8 @@ pub(crate) struct Stopwatch(Zeroed<[Times; RANKS * TASKS]>);
 
 impl Stopwatch {
     /// For every slot of a queue. Only the pages of slots that are used become resident.
-    pub(crate) fn new() -> Self {
-        Self(zeroed::numbers())
+    pub(crate) fn new() -> Result<Self, NoMemory> {
+        zeroed::numbers("the worker's stopwatch").map(Self)
     }
 
     /// The times of a slot. First places of all ranks come first, as ranks fill theirs from the first on.
@@ -107,8 +108,8 @@ mod tests {
     #[test]
     fn the_spans_of_a_life_are_told_apart() {
         use RunState::{Done, Idle, Init, Progressing, WaitingDeviceTrigger};
-        let latencies = zeroed::latencies();
-        let mut watch = Stopwatch::new();
+        let latencies = zeroed::latencies().unwrap();
+        let mut watch = Stopwatch::new().unwrap();
         watch.drained(2, 10);
         let steps = [
             (Init, WaitingDeviceTrigger, 12),
@@ -129,8 +130,8 @@ mod tests {
     #[test]
     fn a_task_without_gate_has_no_trigger_wait_and_a_failed_one_ends_uncounted() {
         use RunState::{Done, Init, Progressing};
-        let latencies = zeroed::latencies();
-        let mut watch = Stopwatch::new();
+        let latencies = zeroed::latencies().unwrap();
+        let mut watch = Stopwatch::new().unwrap();
         for (status, now) in [(Status::SUCCESS, 8), (Status::ABORTED, 30)] {
             watch.drained(2, 1);
             let first = change(TaskKind::Barrier, Init, Progressing, Status::SUCCESS);

@@ -11,6 +11,7 @@ use proxy_core::{BlockIndex, ContextId, ExecId, RunState, Status, Stream, TaskKi
 use crate::context::{ContextData, ContextTable, HostBarrier};
 use crate::latency::Stopwatch;
 use crate::log::{self, Level};
+use crate::memory::NoMemory;
 use crate::queue::Shared;
 use crate::sys::clock;
 use crate::trace::{Lane, What};
@@ -33,15 +34,15 @@ pub(crate) struct WorkerPorts {
 }
 
 impl WorkerPorts {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self {
+    pub(crate) fn new(shared: Arc<Shared>) -> Result<Self, NoMemory> {
+        Ok(Self {
             shared,
             contexts: Vec::new(),
-            stopwatch: Stopwatch::new(),
+            stopwatch: Stopwatch::new()?,
             now: None,
             traced: false,
             selected: HashMap::new(),
-        }
+        })
     }
 
     /// Retires contexts that were dropped and are busy no more, and forgets all that are retired; whether dropped ones are still busy.

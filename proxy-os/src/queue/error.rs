@@ -7,6 +7,7 @@ use std::time::Duration;
 use proxy_core::TaskView;
 
 use crate::affinity::PlaceError;
+use crate::memory::NoMemory;
 use crate::watch::InCall;
 use crate::words;
 
@@ -17,6 +18,8 @@ pub enum StartError {
     Forked,
     /// The worker's CPUs.
     Place(PlaceError),
+    /// Memory of the queue or of its worker.
+    Memory(NoMemory),
     /// The doorbell.
     Doorbell(io::Error),
     /// The thread (the specification's "Failed to create worker thread").
@@ -28,6 +31,7 @@ impl fmt::Display for StartError {
         match self {
             Self::Forked => f.write_str(proxy_core::FORKED),
             Self::Place(error) => error.fmt(f),
+            Self::Memory(error) => error.fmt(f),
             Self::Doorbell(error) => write!(f, "Failed to create the worker's doorbell: {error}"),
             Self::Thread(error) => {
                 write!(
@@ -42,6 +46,12 @@ impl fmt::Display for StartError {
 }
 
 impl std::error::Error for StartError {}
+
+impl From<NoMemory> for StartError {
+    fn from(error: NoMemory) -> Self {
+        Self::Memory(error)
+    }
+}
 
 /// How a queue is released.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -39,19 +39,29 @@ pub enum Call {
     BellWait,
     /// Ringing a worker's doorbell after an append: the ring is lost, as the call itself cannot fail.
     BellRing,
+    /// Mapping the memory of a queue.
+    MapMemory,
 }
 
-const CALLS: usize = 14;
+const CALLS: usize = 15;
 
 #[derive(Debug, Clone, Copy)]
 struct Fault {
+    /// Calls that are made before the first one fails.
+    after: u32,
     left: u32,
     errno: i32,
 }
 
+const NONE: Fault = Fault {
+    after: 0,
+    left: 0,
+    errno: 0,
+};
+
 /// Whether any fault was ever armed. Relaxed on both sides: it guards no data, the mutex does.
 static ARMED: AtomicBool = AtomicBool::new(false);
-static FAULTS: Mutex<[Fault; CALLS]> = Mutex::new([Fault { left: 0, errno: 0 }; CALLS]);
+static FAULTS: Mutex<[Fault; CALLS]> = Mutex::new([NONE; CALLS]);
 
 fn with<R>(call: Call, change: impl FnOnce(&mut Fault) -> R) -> R {
     let mut faults = FAULTS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -60,7 +70,13 @@ fn with<R>(call: Call, change: impl FnOnce(&mut Fault) -> R) -> R {
 
 /// Makes the next `times` calls of `call` fail with `errno`; 0 times disarms.
 pub fn inject(call: Call, times: u32, errno: i32) {
-    with(call, |fault| *fault = Fault { left: times, errno });
+    inject_after(call, 0, times, errno);
+}
+
+/// As [`inject`], but `after` calls are made first.
+pub fn inject_after(call: Call, after: u32, times: u32, errno: i32) {
+    let left = times;
+    with(call, |fault| *fault = Fault { after, left, errno });
     // Relaxed: a thread that should see the fault is started after, or synchronises with, the caller.
     ARMED.store(true, Ordering::Relaxed);
 }
@@ -78,6 +94,10 @@ pub(crate) fn point(call: Call) -> io::Result<()> {
     }
     with(call, |fault| {
         if fault.left == 0 {
+            return Ok(());
+        }
+        if fault.after > 0 {
+            fault.after -= 1;
             return Ok(());
         }
         fault.left -= 1;

@@ -15,6 +15,7 @@ pub(crate) mod futex;
 pub(crate) mod linkmap;
 pub(crate) mod memfd;
 pub(crate) mod mmap;
+pub mod mute;
 mod pause;
 pub(crate) mod pidfd;
 pub(crate) mod poll;

@@ -12,13 +12,17 @@
 use std::io;
 use std::mem;
 
-use super::check;
+use super::{check, mute};
 
 const FD: libc::c_int = libc::STDERR_FILENO;
 
 /// Writes what there is room for, from the beginning on, in one write if it can. Returns how many bytes that were; 0 also for a descriptor
-/// that is closed or whose reader is gone. Any thread; waits for nobody but a disk.
+/// that is closed or whose reader is gone, and for a file at its limit. Any thread; waits for nobody but a disk.
 pub(crate) fn offer(text: &[u8]) -> usize {
+    mute::while_writing(|| offer_all(text))
+}
+
+fn offer_all(text: &[u8]) -> usize {
     let mut taken = 0;
     while let Some(rest) = text.get(taken..).filter(|rest| !rest.is_empty()) {
         match offer_once(rest) {

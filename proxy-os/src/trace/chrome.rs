@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::Trace;
 use super::tracks::{Drawn, Placed, Track, place};
-use crate::sys::clock;
+use crate::sys::{clock, mute};
 
 /// The worker's own events stand under a process number of their own, above all ranks.
 const WORKERS: u64 = 1_000_000;
@@ -19,11 +19,16 @@ const WORKERS: u64 = 1_000_000;
 const LANES: u64 = 1000;
 
 impl Trace {
-    /// Writes the trace as one JSON object. Any thread, also while the worker runs; costs some microseconds per event.
+    /// Writes the trace as one JSON object. Any thread, also while the worker runs; costs some microseconds per event. No write raises a
+    /// signal here ([`mute`]); of what `out` keeps for later its owner has to see to that.
     ///
     /// # Errors
     /// Those of `out`.
     pub fn write_chrome(&self, gid: Gid, out: &mut impl Write) -> io::Result<()> {
+        mute::while_writing(|| self.write_object(gid, out))
+    }
+
+    fn write_object(&self, gid: Gid, out: &mut impl Write) -> io::Result<()> {
         let placed = place(self.events());
         let mut rows: Vec<(Option<Rank>, Track, usize)> = placed
             .iter()

@@ -15,6 +15,7 @@ use std::sync::{Arc, OnceLock};
 use proxy_core::port::Change;
 use proxy_core::{ContextId, Rank, Stream, TaskKind};
 
+use crate::memory::{self, NoMemory};
 use crate::sys::clock;
 
 /// What happened.
@@ -65,17 +66,27 @@ pub struct Event {
     pub what: What,
 }
 
-/// A queue is traced already: one trace per queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AlreadyTraced;
+/// Why a trace was not started.
+#[derive(Debug)]
+pub enum TraceError {
+    /// The queue is traced already: one trace per queue.
+    AlreadyTraced,
+    /// There is no memory for so many events.
+    Memory(NoMemory),
+}
 
-impl fmt::Display for AlreadyTraced {
+impl fmt::Display for TraceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the queue is traced already; a queue has one trace")
+        match self {
+            Self::AlreadyTraced => {
+                f.write_str("the queue is traced already; a queue has one trace")
+            }
+            Self::Memory(error) => error.fmt(f),
+        }
     }
 }
 
-impl std::error::Error for AlreadyTraced {}
+impl std::error::Error for TraceError {}
 
 /// The events of one worker, in order.
 #[derive(Debug)]
@@ -86,11 +97,11 @@ pub struct Trace {
 }
 
 impl Trace {
-    fn new(capacity: usize) -> Self {
-        Self {
-            events: (0..capacity).map(|_| OnceLock::new()).collect(),
+    fn new(capacity: usize) -> Result<Self, NoMemory> {
+        Ok(Self {
+            events: memory::side_by_side("the trace", capacity, OnceLock::new)?,
             count: AtomicUsize::new(0),
-        }
+        })
     }
 
     /// The worker only, so that the counter needs no read-modify-write.
@@ -123,12 +134,13 @@ pub(crate) struct Slot(Arc<OnceLock<Trace>>);
 
 impl Slot {
     /// Starts the trace.
-    pub(crate) fn start(&self, capacity: usize) -> Result<(), AlreadyTraced> {
+    pub(crate) fn start(&self, capacity: usize) -> Result<(), TraceError> {
         // Looked at first, so that a second call does not allocate for nothing.
         if self.0.get().is_some() {
-            return Err(AlreadyTraced);
+            return Err(TraceError::AlreadyTraced);
         }
-        self.0.set(Trace::new(capacity)).map_err(|_| AlreadyTraced)
+        let trace = Trace::new(capacity).map_err(TraceError::Memory)?;
+        self.0.set(trace).map_err(|_| TraceError::AlreadyTraced)
     }
 
     pub(crate) fn get(&self) -> Option<&Trace> {
@@ -189,8 +201,9 @@ mod tests {
         let slot = Slot::default();
         slot.note(|| What::Sleep);
         assert_eq!(slot.get().map(Trace::dropped), None, "not started");
-        assert_eq!(slot.start(2), Ok(()));
-        assert_eq!(slot.start(2), Err(AlreadyTraced));
+        assert!(matches!(slot.start(usize::MAX), Err(TraceError::Memory(_))));
+        assert!(slot.start(2).is_ok(), "the one without memory left nothing");
+        assert!(matches!(slot.start(2), Err(TraceError::AlreadyTraced)));
         for _ in 0..3 {
             slot.note(|| What::Sleep);
             slot.note(|| What::Wake);

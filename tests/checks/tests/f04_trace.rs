@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use proxy_checks::script::{Script, sets};
 use proxy_core::{ExecId, Gid, Poll, RunState, Status};
-use proxy_os::trace::AlreadyTraced;
+use proxy_os::trace::TraceError;
 use proxy_os::{DeviceWord, Patience, ProxyQueue, Release, Settings};
 use serde_json::Value;
 
@@ -53,7 +53,8 @@ fn traced_execution() -> Arc<ProxyQueue> {
     let queue = ProxyQueue::start(Gid(4), &Settings::default()).unwrap();
     assert!(queue.trace().is_none());
     queue.start_trace(4096).unwrap();
-    assert_eq!(queue.start_trace(4096), Err(AlreadyTraced));
+    let again = queue.start_trace(4096);
+    assert!(matches!(again, Err(TraceError::AlreadyTraced)));
     let builder = script
         .context(2)
         .block(11, sets(11, 2))

@@ -7,7 +7,9 @@ use std::time::Duration;
 use proxy_checks::bus::{self, AMPLE, Role};
 use proxy_checks::os;
 use proxy_core::phone::barrier::{RankSet, Verdict};
-use proxy_os::bananaphone::{Bus, BusError, JoinError, Phase, WaitError, Why, Within};
+use proxy_os::bananaphone::{
+    Bus, BusError, JoinError, LastTry, Late, Phase, WaitError, Why, Within,
+};
 
 /// How long the waits may take that nobody ends, and what sets it.
 const SHORT: Within = Within::new(Duration::from_millis(60), "KNOB");
@@ -26,6 +28,13 @@ fn of_bus<T: std::fmt::Debug>(result: Result<T, BusError>) -> WaitError {
 fn of_join<T: std::fmt::Debug>(result: Result<T, JoinError>) -> WaitError {
     match result {
         Err(JoinError::Wait(error)) => error,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn late<T: std::fmt::Debug>(result: Result<T, JoinError>) -> Late {
+    match result {
+        Err(JoinError::Late(late)) => *late,
         other => panic!("{other:?}"),
     }
 }
@@ -195,12 +204,14 @@ fn h71_waits_for_a_bus_that_is_not_complete_say_so() {
     }
     let mut options = bus::options(&job, 0, 3);
     options.deadline = SHORT;
-    let error = of_join(Bus::create(&options));
-    let text = error.to_string();
+    let late = late(Bus::create(&options));
+    let text = late.to_string();
     assert!(
-        text.ends_with("; the rank that opened the bus has not answered"),
+        text.ends_with("; 1 try, the last one: the rank that opened the bus has not answered"),
         "{text}"
     );
+    assert_eq!((late.tries, late.last), (1, LastTry::Unanswered), "{text}");
+    let error = late.wait;
     Row {
         error,
         phase: Phase::Join,
@@ -211,4 +222,22 @@ fn h71_waits_for_a_bus_that_is_not_complete_say_so() {
         text: "join: timed out after",
     }
     .check();
+}
+
+/// Somebody has the bus's name and does not listen at it: the error says so, and how often it was tried.
+#[test]
+fn h71_a_join_that_timed_out_says_how_often_it_was_tried_and_what_came_of_it() {
+    let job = bus::job();
+    let _squatter = os::squatter(&job);
+    let mut options = bus::options(&job, 0, 3);
+    options.deadline = SHORT;
+    let late = late(Bus::create(&options));
+    let text = late.to_string();
+    assert_eq!(late.last, LastTry::Unheard, "{text}");
+    assert!(late.tries > 1, "{text}");
+    let end = format!(
+        "; {} tries, the last one: the rank that opened the bus does not listen",
+        late.tries
+    );
+    assert!(text.ends_with(&end), "{text}");
 }

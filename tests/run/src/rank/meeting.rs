@@ -239,7 +239,10 @@ fn barrier(bus: &Bus, slot: u16) -> Result<Barrier, Failure> {
 
 /// Most of what keeps a rank from the bus is another rank. `first` = the number of the bus's rank 0.
 fn not_joined(error: JoinError, first: u32) -> Failure {
-    let by_peer = matches!(error, JoinError::Wait(_) | JoinError::Peer { .. });
+    let by_peer = matches!(
+        error,
+        JoinError::Late(_) | JoinError::Wait(_) | JoinError::Peer { .. }
+    );
     let why = match error {
         JoinError::Peer {
             rank: Some(rank),

@@ -9,7 +9,7 @@ use proxy_os::ProxyQueue;
 
 use crate::wire::Failure;
 
-/// Events of one worker that are kept, of which each takes 80 bytes here and about 150 in the file: what comes later is counted.
+/// Events of one worker that are kept, of which each takes 48 bytes here and about 150 in the file: what comes later is counted.
 const EVENTS: usize = 1 << 16;
 
 /// The traces of the workers of this process.
