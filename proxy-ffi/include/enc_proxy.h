@@ -506,7 +506,7 @@ typedef struct bp_config {
     uint32_t barriers;
     /**
      * Cells of 64 bytes in each rank's ring, a power of two from 2 to 65536; 0 = 256. A message of up to 48 bytes takes one, a longer
-     * one another for each 56 bytes.
+     * one another for each 64 bytes.
      */
     uint32_t cells;
     /** 1 = ranks may run as different users, each of which can break the bus for the others. */

@@ -112,7 +112,7 @@ pub struct bp_config {
     /// Barrier slots, 1 to 64; 0 = 8.
     pub barriers: u32,
     /// Cells of 64 bytes in each rank's ring, a power of two from 2 to 65536; 0 = 256. A message of up to 48 bytes takes one, a longer
-    /// one another for each 56 bytes.
+    /// one another for each 64 bytes.
     pub cells: u32,
     /// 1 = ranks may run as different users, each of which can break the bus for the others.
     pub any_user: u32,

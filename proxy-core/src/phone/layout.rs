@@ -7,7 +7,7 @@
 //!             arrivals:  barriers x world x line [generation signal, exec low, exec high, passed, awaits, participants]
 //!             tails:     world x line            [tail signal]
 //!             cursors:   world x world x line    [cursor signal]
-//!             cells:     world x cells x line    [stamp, length, destination, tag, payload ...]
+//!             cells:     world x cells x line    [stamp, length, destination, tag, payload ...] [payload ...]
 //! ```
 //!
 //! A line is 16 words, 64 bytes; a signal is [value, sleepers, calls]. All of it zero, the header apart, is a fresh bus.
@@ -32,7 +32,7 @@ pub const MIN_CELLS: u32 = 2;
 /// First word of every segment: "BANA".
 pub const MAGIC: u32 = 0x4241_4E41;
 /// Version of this layout; counted up with every change of it.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Tells word size and byte order apart: another order reads it differently.
 pub const STAMP: u32 = 0x0403_0201;
 

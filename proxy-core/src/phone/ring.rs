@@ -1,8 +1,13 @@
 //! A ring of one producer that all other ranks read, each with a cursor of its own.
 //!
-//! A message is a run of cells of 64 bytes. The first word of each is its stamp, the only word by which a reader learns that a
-//! message is there; it is stored last, so a producer that dies while it writes leaves nothing that could be read
-//! (requirement H72). A message of up to 48 bytes is one cell, and so one cache line from producer to reader.
+//! A message is a run of cells of 64 bytes: a header of 16 bytes, and right behind it the payload, contiguous but where the ring ends.
+//! The first word is the stamp, the only word by which a reader learns that a message is there; it is stored last, so a
+//! producer that dies while it writes leaves nothing that could be read (requirement H72). A message of up to 48 bytes is one
+//! cell, and so one cache line from producer to reader.
+//!
+//! A reader looks for the next stamp right behind the message before. There may stand payload of an older lap, which can be any number; so a
+//! producer clears that word before it publishes the message in front of it, unless no payload can be there: that of single
+//! cells never lies on a stamp, and in a full ring the oldest message begins there.
 //!
 //! A message is for one rank or for all. A reader skips what is for others; and as a rank that never receives must
 //! not block the ring for the others, the producer moves such a cursor on itself, up to the first message that is for that rank.
@@ -12,14 +17,17 @@
 //!
 //! ```text
 //!   cell at position p:  [stamp(p), length, destination, tag, 12 words of payload]   first cell of a message
-//!                        [ 0, -, 14 words of payload]                                its other cells
+//!                        [16 words of payload]                                       its other cells
 //!   cursor of a reader <= position < tail, and tail - cursor <= cells, for every reader that is there
 //! ```
 //!
 //! | operation | progress |
 //! |---|---|
-//! | [`Producer::try_send`] | wait-free; its look at the cursors is bounded by world times cells |
-//! | [`Reader::try_recv`] | wait-free, bounded by cells |
+//! | [`Producer::reserve`], [`Reserved::commit`] | wait-free; its look at the cursors is bounded by world times cells |
+//! | [`Reader::peek`], [`Reader::take`] | wait-free, bounded by cells |
+//!
+//! Between the two steps the caller copies the payload, by whatever means are fast: words of the ring are read while they may be written, so by
+//! atomic ones ([`put`], [`get`]) or by machine code. [`Producer::try_send`] and [`Reader::try_recv`] do all of it.
 
 mod cell;
 
@@ -29,10 +37,10 @@ use cell::Header;
 
 use super::layout::Segment;
 use super::member::{MemberError, Members};
-use super::{Corrupt, Signal, Wake};
+use super::{Corrupt, Signal, Wake, Word};
 
 pub(super) use cell::LAYOUT;
-pub use cell::capacity;
+pub use cell::{capacity, get, put};
 
 /// Whom a message is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -138,6 +146,54 @@ pub struct Producer<'a> {
     tail: u32,
     /// No cursor is behind this position, as of the last look.
     slowest: u32,
+    /// From this position on no cell has payload where its stamp will be.
+    dirty: u32,
+}
+
+/// Room for a message, which nobody sees before it is committed: its payload goes to [`payload`](Self::payload) first. If it is dropped
+/// instead, nothing was sent.
+#[derive(Debug)]
+#[must_use = "nothing is sent before `commit`"]
+pub struct Reserved<'p, 'a> {
+    producer: &'p mut Producer<'a>,
+    to: To,
+    tag: u32,
+    bytes: usize,
+    end: u32,
+}
+
+impl<'a> Reserved<'_, 'a> {
+    /// Where the payload goes: words in order, in two pieces where the ring ends between them. All of it in memory order, so that
+    /// bytes can be copied as they are; the last word may be filled in part.
+    #[must_use]
+    pub fn payload(&self) -> [&'a [Word]; 2] {
+        let Producer {
+            segment, me, tail, ..
+        } = &*self.producer;
+        cell::payload(segment, *me, *tail, self.bytes)
+    }
+
+    /// Lets its readers see the message. What was written to the payload before is what they read.
+    pub fn commit(self) -> Wake {
+        let Self {
+            producer,
+            to,
+            tag,
+            bytes,
+            end,
+        } = self;
+        producer.clear_behind(end);
+        cell::publish(
+            &producer.segment,
+            producer.me,
+            producer.tail,
+            (to, tag, bytes),
+        );
+        producer.tail = end;
+        let tail = producer.segment.geometry().tail(producer.me);
+        let tail = producer.segment.signal(tail);
+        tail.map_or(Wake::Nobody, |tail| tail.store(end))
+    }
 }
 
 impl<'a> Producer<'a> {
@@ -149,23 +205,24 @@ impl<'a> Producer<'a> {
             me,
             tail: 0,
             slowest: 0,
+            dirty: 0,
         })
     }
 
-    /// Sends a message, or says why not at once.
+    /// Sends a message, or says why not at once. O(bytes), word by word.
     pub fn try_send(&mut self, to: To, tag: u32, message: &[u8]) -> Result<Wake, SendError> {
-        self.try_send_with(to, tag, message, || ())
+        let reserved = self.reserve(to, tag, message.len())?;
+        put(reserved.payload(), message);
+        Ok(reserved.commit())
     }
 
-    /// Sends a message and calls `written` when all of it is in the ring but no reader can see it yet: the point between
-    /// reserving and committing, at which a test can let its process die.
-    pub fn try_send_with(
+    /// Room for a message of so many bytes, or why there is none.
+    pub fn reserve(
         &mut self,
         to: To,
         tag: u32,
-        message: &[u8],
-        written: impl FnOnce(),
-    ) -> Result<Wake, SendError> {
+        bytes: usize,
+    ) -> Result<Reserved<'_, 'a>, SendError> {
         let geometry = *self.segment.geometry();
         if let To::Rank(rank) = to
             && (rank >= geometry.world() || rank == self.me)
@@ -173,25 +230,38 @@ impl<'a> Producer<'a> {
             return Err(SendError::NoSuchRank { rank });
         }
         let limit = capacity(geometry.cells());
-        let cells = cell::count(message.len());
-        if message.len() > limit {
-            return Err(SendError::TooLong {
-                bytes: message.len(),
-                limit,
-            });
+        if bytes > limit {
+            return Err(SendError::TooLong { bytes, limit });
         }
-        let end = self.tail.wrapping_add(cells);
+        let end = self.tail.wrapping_add(cell::count(bytes));
         if end.wrapping_sub(self.slowest) > geometry.cells() {
             let slowest = self.look_at_cursors(end)?;
             if end.wrapping_sub(self.slowest) > geometry.cells() {
                 return Err(SendError::Full { reader: slowest });
             }
         }
-        let message = (to, tag, message);
-        cell::write(&self.segment, self.me, self.tail, message, written);
-        self.tail = end;
-        let tail = self.segment.signal(geometry.tail(self.me));
-        Ok(tail.map_or(Wake::Nobody, |tail| tail.store(end)))
+        if end.wrapping_sub(self.tail) > 1 {
+            // Also if it is never committed.
+            self.dirty = end.wrapping_add(geometry.cells());
+        }
+        Ok(Reserved {
+            producer: self,
+            to,
+            tag,
+            bytes,
+            end,
+        })
+    }
+
+    /// Before a message up to `end` is published: no payload of the lap before may be taken for the stamp of the next one.
+    fn clear_behind(&mut self, end: u32) {
+        let cells = self.segment.geometry().cells();
+        // Half of all positions at most, so that the sign tells before from behind; longer ago counts as dirty, which only costs.
+        let is_dirty = self.dirty.wrapping_sub(end).wrapping_sub(1) <= u32::MAX / 2;
+        // In a full ring the oldest message begins there: a stamp, of another position.
+        if is_dirty && end.wrapping_sub(self.slowest) < cells {
+            cell::clear(&self.segment, self.me, end);
+        }
     }
 
     /// The signal to sleep on while `reader` keeps the ring full.
@@ -318,46 +388,92 @@ impl<'a> Reader<'a> {
     }
 
     /// Receives the next message that is for this rank, or says at once that there is none. After an error the contents of the
-    /// buffer are arbitrary.
+    /// buffer are arbitrary. O(bytes), word by word.
     pub fn try_recv(&mut self, buffer: &mut [u8]) -> Result<Received, RecvError> {
+        // Each round that ends without an answer has the cursor on by a cell at least.
+        for _ in 0..=self.segment.geometry().cells() {
+            let arrived = self.peek()?;
+            let bytes = arrived.bytes;
+            let Some(room) = buffer.get_mut(..bytes) else {
+                if self.stands(&arrived) {
+                    return Err(RecvError::TooSmall { bytes });
+                }
+                continue;
+            };
+            get(arrived.payload(), room);
+            if let Some(wake) = self.take(&arrived) {
+                let tag = arrived.tag;
+                return Ok(Received { bytes, tag, wake });
+            }
+        }
+        Err(RecvError::Empty)
+    }
+
+    /// Looks at the next message that is for this rank, which stays where it is.
+    pub fn peek(&mut self) -> Result<Arrived<'a>, RecvError> {
         let cells = self.segment.geometry().cells();
         // Each round has the cursor on by a cell at least. A ring that is over a lap further meanwhile has news on its tail.
         for _ in 0..=cells {
             let at = self.cursor.load();
             let header = Header::read(&self.segment, self.producer, at).ok_or(RecvError::Empty)?;
-            // Of an honest producer every length is possible, also one that was written while we look.
-            if header.cells() > cells {
-                return Err(RecvError::Corrupt(Corrupt {
-                    field: "message length",
-                    rank: self.producer,
-                    found: u32::try_from(header.bytes).unwrap_or(u32::MAX),
-                }));
-            }
-            let next = at.wrapping_add(header.cells());
-            if !header.is_for(self.me) {
-                // Failed: the producer has moved it. Done: it does not wait for this, see `Producer::advance`.
-                let _ = self.cursor.exchange(at, next);
-                continue;
-            }
-            let Some(room) = buffer.get_mut(..header.bytes) else {
-                if self.cursor.is_still(at) {
-                    return Err(RecvError::TooSmall {
-                        bytes: header.bytes,
-                    });
-                }
-                continue;
+            let arrived = Arrived {
+                bytes: header.bytes,
+                tag: header.tag,
+                at,
+                next: at.wrapping_add(header.cells()),
+                reader: (self.segment, self.producer),
             };
-            cell::read(&self.segment, self.producer, at, room);
-            // Failed: it was not for us, and the cell has been used again while we looked.
-            if let Ok(wake) = self.cursor.exchange(at, next) {
-                return Ok(Received {
-                    bytes: header.bytes,
-                    tag: header.tag,
-                    wake,
-                });
+            if header.cells() > cells {
+                // Else it was for others, and the cell has been used again while we looked.
+                if self.stands(&arrived) {
+                    return Err(RecvError::Corrupt(Corrupt {
+                        field: "message length",
+                        rank: self.producer,
+                        found: u32::try_from(header.bytes).unwrap_or(u32::MAX),
+                    }));
+                }
+            } else if header.is_for(self.me) {
+                return Ok(arrived);
+            } else {
+                // Failed: the producer has moved it. Done: it does not wait for this, see `Producer::advance`.
+                let _ = self.take(&arrived);
             }
         }
         Err(RecvError::Empty)
+    }
+
+    /// Whether a message that was seen is one for this rank and still to be taken. If not, look again: the producer has moved on, as what stood
+    /// there was for others.
+    #[must_use]
+    pub fn stands(&self, arrived: &Arrived<'a>) -> bool {
+        self.cursor.is_still(arrived.at)
+    }
+
+    /// Takes a message that was seen, and whose payload was copied: only now is what was copied sure to be of it. `None`: it was for
+    /// others, see [`Self::stands`].
+    pub fn take(&mut self, arrived: &Arrived<'a>) -> Option<Wake> {
+        self.cursor.exchange(arrived.at, arrived.next).ok()
+    }
+}
+
+/// A message that was seen in a ring. Nothing of it counts before [`Reader::stands`] or [`Reader::take`] say so.
+#[derive(Debug, Clone, Copy)]
+pub struct Arrived<'a> {
+    /// Its bytes.
+    pub bytes: usize,
+    /// Its tag.
+    pub tag: u32,
+    at: u32,
+    next: u32,
+    reader: (Segment<'a>, u16),
+}
+
+impl<'a> Arrived<'a> {
+    /// Where its payload lies, see [`Reserved::payload`].
+    #[must_use]
+    pub fn payload(&self) -> [&'a [Word]; 2] {
+        let (segment, producer) = &self.reader;
+        cell::payload(segment, *producer, self.at, self.bytes)
     }
 }
 

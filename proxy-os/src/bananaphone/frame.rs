@@ -1,4 +1,4 @@
-//! Frames: what a record of a ring is to a message.
+//! Frames: what a record of a ring is to a message, and where a message goes.
 
 use proxy_core::phone::Corrupt;
 
@@ -64,4 +64,39 @@ pub(super) fn begin(from: u16, tag: u32, bytes: &[u8]) -> Result<Partial, BusErr
 /// A word of a rank's frame that cannot be.
 pub(super) fn corrupt(field: &'static str, rank: u16, found: u32) -> BusError {
     BusError::Corrupt(Corrupt { field, rank, found })
+}
+
+/// Where a message goes.
+pub(super) enum Place<'b> {
+    /// Into a buffer that is long enough for it.
+    Buffer(&'b mut [u8]),
+    /// Whatever its length.
+    Vec(&'b mut Vec<u8>),
+}
+
+impl Place<'_> {
+    /// Room for so many bytes; none in a buffer that is too small.
+    pub(super) fn room(&mut self, bytes: usize) -> Option<&mut [u8]> {
+        match self {
+            Self::Buffer(buffer) => buffer.get_mut(..bytes),
+            Self::Vec(vec) => {
+                vec.clear();
+                vec.resize(bytes, 0);
+                Some(vec)
+            }
+        }
+    }
+
+    /// Puts a message here that was set aside; gives it back if it is too long.
+    pub(super) fn put(&mut self, message: Vec<u8>) -> Result<usize, Vec<u8>> {
+        let bytes = message.len();
+        match self {
+            Self::Vec(vec) => **vec = message,
+            Self::Buffer(buffer) => match buffer.get_mut(..bytes) {
+                Some(room) => room.copy_from_slice(&message),
+                None => return Err(message),
+            },
+        }
+        Ok(bytes)
+    }
 }

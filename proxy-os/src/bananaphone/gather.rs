@@ -13,6 +13,7 @@ use proxy_core::phone::ring::To;
 use super::channel::{Ends, INTERNAL};
 use super::counters::Counters;
 use super::error::{BusError, Why};
+use super::frame::Place;
 use super::wait::{self, Look, Stage, Waiting};
 
 /// The contributions that are complete, by rank.
@@ -74,7 +75,6 @@ impl<'a> Ends<'a> {
             });
         }
         let place = usize::from(self.me).saturating_mul(size);
-        all[place..place + size].copy_from_slice(own);
         // At least one part, so that also nothing is gathered together.
         for number in 0..size.div_ceil(self.part()).max(1) {
             let from = number * self.part();
@@ -84,6 +84,8 @@ impl<'a> Ends<'a> {
             self.forget_own_but(tag);
             let sent = &own[from..from + length];
             self.send(To::Everybody, tag, sent, waiting, counters)?;
+            // After it was sent, while the others read it.
+            all[place + from..][..length].copy_from_slice(sent);
             let part = Part {
                 tag,
                 from,
@@ -132,7 +134,7 @@ impl<'a> Ends<'a> {
                 Stage::Spin => Ok(None),
                 Stage::Sleep => wait::gone(self.segment, rank),
             };
-            match (self.take_part(all, part, rank), why) {
+            match (self.take_part_of(all, part, rank), why) {
                 (Ok(true), _) => *pending = pending.without(rank),
                 (Ok(false), Ok(None)) => {
                     next = next.or(Some(rank));
@@ -155,17 +157,14 @@ impl<'a> Ends<'a> {
     }
 
     /// Copies a rank's part to its place, if it has come.
-    fn take_part(&mut self, all: &mut [u8], part: &Part, rank: u16) -> Result<bool, BusError> {
-        let Some((_, message)) = self.matching(rank, Some(part.tag))? else {
-            return Ok(false);
-        };
-        let bytes = self.bytes(&message);
+    fn take_part_of(&mut self, all: &mut [u8], part: &Part, rank: u16) -> Result<bool, BusError> {
         let place = usize::from(rank) * part.size + part.from;
-        match all.get_mut(place..place + part.length) {
-            Some(room) if room.len() == bytes.len() => room.copy_from_slice(bytes),
-            _ => return Err(BusError::TooSmall { bytes: bytes.len() }),
+        let room = all.get_mut(place..place + part.length).unwrap_or_default();
+        match self.take(rank, Some(part.tag), &mut Place::Buffer(room))? {
+            Some((_, bytes)) if bytes == part.length => Ok(true),
+            Some((_, bytes)) => Err(BusError::TooSmall { bytes }),
+            None => Ok(false),
         }
-        Ok(true)
     }
 
     /// Sends one part of the own contribution. False = that was all.

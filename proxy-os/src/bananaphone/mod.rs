@@ -21,7 +21,7 @@
 //! | `line`, `watch` | how a death is noticed |
 //! | `sight` | what a report sees |
 //! | `wait` | spin, yield, sleep, deadline |
-//! | `channel`, `frame`, `gather`, [`barrier`] | messages, all-gather, barrier |
+//! | `channel`, `receive`, `frame`, `gather`, [`barrier`] | messages, all-gather, barrier |
 //! | [`task`] | the host barrier of the driver's barrier task |
 //! | [`leaders`] | its leg between machines |
 //! | [`bootstrap`] | signature and unique id over trees |
@@ -47,6 +47,7 @@ mod join;
 pub mod kill;
 pub mod leaders;
 mod line;
+mod receive;
 mod segment;
 mod share;
 mod sight;
@@ -72,6 +73,7 @@ pub(crate) use sight::{Death, Member, Seen, all as seen};
 
 use channel::{Ends, EndsOf};
 use counters::Counters;
+use frame::Place;
 use home::Home;
 use hub::{Hub, Terms};
 use kill::Point;
@@ -93,7 +95,7 @@ pub struct Options {
     /// Barrier slots, 0 to 64.
     pub barriers: u16,
     /// Cells of 64 bytes in each rank's ring, a power of two from 2 to 65536. A message of up to 48 bytes takes one, a
-    /// longer one another for each 56 bytes.
+    /// longer one another for each 64 bytes.
     pub cells: u32,
     /// How long [`Bus::create`] may take.
     pub deadline: Within,
@@ -334,14 +336,19 @@ impl Bus {
     ) -> Result<(u32, Vec<u8>), BusError> {
         let waiting = self.begin(Phase::Receive, within.into(), tag)?;
         let counters = &self.counters;
-        self.ends
-            .with_mut(|ends| ends.recv(from, tag, &waiting, counters))
+        let mut message = Vec::new();
+        let place = Place::Vec(&mut message);
+        let received = self
+            .ends
+            .with_mut(|ends| ends.recv(from, tag, place, &waiting, counters));
+        received.map(|(tag, _)| (tag, message))
     }
 
     /// Receives into a buffer; returns tag and length. Allocates nothing for a message in one piece.
     ///
     /// # Errors
-    /// As for [`Self::recv`]; [`BusError::TooSmall`] when the buffer is, and then the message is the next to be received.
+    /// As for [`Self::recv`]; [`BusError::TooSmall`] when the buffer is, and then the message is the next to be received. After an
+    /// error the buffer's contents are arbitrary.
     pub fn recv_into(
         &mut self,
         from: u16,
@@ -351,8 +358,9 @@ impl Bus {
     ) -> Result<(u32, usize), BusError> {
         let waiting = self.begin(Phase::Receive, within.into(), tag)?;
         let counters = &self.counters;
+        let place = Place::Buffer(buffer);
         self.ends
-            .with_mut(|ends| ends.recv_into(from, tag, buffer, &waiting, counters))
+            .with_mut(|ends| ends.recv(from, tag, place, &waiting, counters))
     }
 
     /// Gives `own` to all ranks and returns what all have given, in order of rank. All ranks must call it, in the same order if more than

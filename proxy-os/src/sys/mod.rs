@@ -5,6 +5,7 @@
 
 pub mod affinity;
 pub mod clock;
+pub(crate) mod copy;
 pub mod cpuset;
 pub mod eventfd;
 pub mod exit;

@@ -156,7 +156,10 @@ fn f7_a_ticket_of_a_stuck_worker_is_final_at_the_deadline_and_its_memory_stays()
     waits_for_what_has_its_code(&context, &script);
     assert_eq!(queue.poll(behind), ABORTED);
     assert_eq!(queue.poll(inside), Err(PollError::AlreadyConsumed));
-    assert_eq!(script.count(2), 2, "both are stopped");
+    // The second may have come too late to be started before the worker was stuck.
+    let started = script.count(0);
+    assert!((1..=2).contains(&started), "{started}");
+    assert_eq!(script.count(2), started, "what was started is stopped");
     let next = enqueue(&context, 3);
     let patience = Patience::until(PATIENCE);
     assert_eq!(

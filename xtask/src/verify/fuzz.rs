@@ -27,7 +27,7 @@ const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-leve
 
 /// Seconds per target, in both forms.
 const SHORT: u64 = 6;
-const FULL: u64 = 60;
+const FULL: u64 = 40;
 
 /// Targets that run at a time. Each is one thread at work, more or less.
 const AT_A_TIME: usize = 2;

@@ -61,7 +61,7 @@ fn h67_a_header_of_another_build_is_refused_by_name() {
     assert_eq!(check_with(2, 1), Err(hash));
     assert_eq!(check_with(3, STAMP.swap_bytes()), Err(stamp));
     for (error, text) in [
-        (version, "bus layout version 3, ours is 1"),
+        (version, "bus layout version 3, ours is 2"),
         (
             stamp,
             "bus word size and byte order stamp 0x01020304, ours is 0x04030201",

@@ -13,7 +13,7 @@ use std::string::ToString;
 use std::vec::Vec;
 
 use super::cell::{self, capacity};
-use super::{Producer, Reader, Received, RecvError, SendError, To};
+use super::{Producer, Reader, Received, RecvError, SendError, To, put};
 use crate::phone::layout::Segment;
 use crate::phone::member::Members;
 use crate::phone::tests::{Random, on_bus};
@@ -96,7 +96,7 @@ fn h72_every_length_keeps_its_boundaries_at_every_position() {
 
 #[test]
 fn a_message_takes_as_few_cells_as_hold_it() {
-    for (bytes, cells) in [(0, 1), (1, 1), (48, 1), (49, 2), (104, 2), (105, 3)] {
+    for (bytes, cells) in [(0, 1), (1, 1), (48, 1), (49, 2), (112, 2), (113, 3)] {
         assert_eq!(cell::count(bytes), cells, "{bytes} bytes");
     }
     for cells in [2, 4, 1 << 16] {
@@ -114,7 +114,7 @@ fn a_message_that_cannot_be_sent_is_refused_by_name() {
         let long = producer.try_send(To::Everybody, 0, &bytes(limit + 1, 0));
         let bytes = limit + 1;
         assert_eq!(long, Err(SendError::TooLong { bytes, limit }));
-        let text = "a message of 105 bytes, accepted: up to 104 at once";
+        let text = "a message of 113 bytes, accepted: up to 112 at once";
         assert_eq!(long.unwrap_err().to_string(), text);
         for rank in [0, 3, u16::MAX] {
             let unknown = producer.try_send(To::Rank(rank), 0, &[]);
@@ -277,7 +277,7 @@ fn a_message_that_does_not_fit_the_buffer_stays() {
 /// last one came, after the short one; and how many stores were left.
 fn die_while_writing(laps: u32, stores: u32) -> (bool, u32) {
     const LENGTH: usize = 130;
-    on_bus(2, 0, 4, |segment| {
+    on_bus(2, 0, 8, |segment| {
         let mut producer = producer_at(segment, u32::MAX - 4);
         let mut reader = Reader::new(segment, 0, 1).unwrap();
         for tag in 0..laps {
@@ -313,12 +313,82 @@ fn h56_h72_a_producer_that_dies_while_it_writes_leaves_nothing_to_read() {
         let (came, left) = die_while_writing(laps, u32::MAX);
         assert!(came);
         let stores = u32::MAX - left;
-        // Payload of three cells, stamps of the two later ones, header, stamp of the first.
-        assert_eq!(stores, 12 + 14 + 7 + 2 + 3 + 1);
+        // Payload, the stamp behind it, header, stamp.
+        assert_eq!(stores, 33 + 1 + 3 + 1);
         for life in 0..stores {
             assert_eq!(die_while_writing(laps, life), (false, 0), "{life} stores");
         }
     }
+}
+
+/// Sends a message of so many cells, each word of which is the stamp that the next lap's message will have in its place.
+fn send_stamps(producer: &mut Producer<'_>, cells: u32) {
+    let (start, all) = (producer.tail, producer.segment.geometry().cells());
+    let places = (0..16 * cells).skip(4);
+    let stamps = places.map(|word| start.wrapping_add(all).wrapping_add(word / 16) | 1 << 31);
+    let message: Vec<u8> = stamps.flat_map(u32::to_ne_bytes).collect();
+    let sent = producer.try_send(To::Rank(1), 7, &message);
+    assert_eq!(sent, Ok(Wake::Nobody), "{cells} cells at {start}");
+}
+
+/// Payload may be anything, also what a stamp would be where the next one is looked for: every row of five lengths in small rings.
+#[test]
+fn h72_payload_of_an_older_lap_is_never_taken_for_a_message() {
+    for (cells, keeps) in [(2, 0), (4, 0), (4, 1), (8, 0), (8, 2)] {
+        let most: u32 = cells / (keeps + 1);
+        let lengths = most.min(4);
+        for row in 0..lengths.pow(5) {
+            on_bus(2, 0, cells, |segment| {
+                let mut producer = producer_at(segment, u32::MAX - 3);
+                producer.dirty = producer.tail;
+                let mut reader = Reader::new(segment, 0, 1).unwrap();
+                let mut take = || reader.try_recv(&mut [0; 512]).map(|received| received.tag);
+                // So many stay unread.
+                (0..keeps).for_each(|_| send_stamps(&mut producer, 1));
+                let mut rest = row;
+                for _ in 0..5 {
+                    send_stamps(&mut producer, rest % lengths + 1);
+                    rest /= lengths;
+                    assert_eq!(take(), Ok(7), "{row} in {cells}");
+                }
+                (0..keeps).for_each(|_| assert_eq!(take(), Ok(7), "{row} in {cells}"));
+                assert_eq!(take(), Err(RecvError::Empty), "{row} in {cells}");
+            });
+        }
+    }
+}
+
+/// A reader that looked late: what it has seen is of a message for others, and the cell has been used again.
+#[test]
+fn a_message_that_was_moved_on_does_not_stand() {
+    on_bus(3, 0, 2, |segment| {
+        let mut producer = Producer::new(segment, 0).unwrap();
+        let [mut one, mut two] = [1, 2].map(|rank| Reader::new(segment, 0, rank).unwrap());
+        send(&mut producer, To::Everybody, 1, 8);
+        let seen = two.peek().unwrap();
+        assert_eq!((seen.bytes, seen.tag, two.stands(&seen)), (8, 1, true));
+        receive(&mut one, 1, 8);
+        receive(&mut two, 1, 8);
+        assert!(!two.stands(&seen));
+        assert_eq!(two.take(&seen), None);
+    });
+}
+
+/// What is reserved and not committed was not sent, and its payload is no message either.
+#[test]
+fn a_reservation_that_is_dropped_leaves_nothing() {
+    on_bus(2, 0, 4, |segment| {
+        let mut producer = Producer::new(segment, 0).unwrap();
+        let mut reader = Reader::new(segment, 0, 1).unwrap();
+        let reserved = producer.reserve(To::Rank(1), 1, 100).unwrap();
+        let stamps = (1_u32 | 1 << 31).to_ne_bytes().repeat(25);
+        put(reserved.payload(), &stamps);
+        drop(reserved);
+        assert_empty(&mut reader);
+        send(&mut producer, To::Rank(1), 2, 8);
+        receive(&mut reader, 2, 8);
+        assert_empty(&mut reader);
+    });
 }
 
 #[test]

@@ -101,6 +101,53 @@ fn h72_a_message_of_two_cells_is_never_torn() {
     rt::model("phone ring, long", 70, long);
 }
 
+/// A message of two cells whose every word is the stamp that the message after the next one will have, then one of one cell: what stands behind
+/// that is no message.
+fn stale() {
+    const STAMP: u32 = 3 | 1 << 31;
+    let message = STAMP.to_ne_bytes().repeat(13);
+    let bus = Bus::new(2, 0);
+    let look = |bus: &Bus, tags: &mut Vec<u32>| {
+        let mut reader = Reader::new(bus.segment(), 0, 1).unwrap();
+        match reader.try_recv(&mut [0; 52]) {
+            Ok(received) => {
+                tags.push(received.tag);
+                bus.obey(received.wake);
+            }
+            Err(error) => assert_eq!(error, RecvError::Empty),
+        }
+    };
+    let reader = {
+        let bus = Arc::clone(&bus);
+        rt::spawn(move || {
+            let mut tags = Vec::new();
+            (0..3).for_each(|_| look(&bus, &mut tags));
+            tags
+        })
+    };
+    let mut producer = Producer::new(bus.segment(), 0).unwrap();
+    bus.obey(producer.try_send(To::Rank(1), 0, &message).unwrap());
+    let next = producer.try_send(To::Rank(1), 1, &[]);
+    let sent = match next {
+        Ok(news) => {
+            bus.obey(news);
+            vec![0, 1]
+        }
+        Err(error) => {
+            assert_eq!(error, SendError::Full { reader: 1 });
+            vec![0]
+        }
+    };
+    let mut tags = rt::join(reader);
+    (0..2).for_each(|_| look(&bus, &mut tags));
+    assert_eq!(tags, sent);
+}
+
+#[test]
+fn h72_payload_of_an_older_lap_is_never_a_message() {
+    rt::model("phone ring, stale", 70, stale);
+}
+
 /// Rank 1's messages go past rank 2, whose cursor the producer moves when it needs room, and rank 2 itself when it looks. The cell
 /// in which rank 2's message comes held another's, which is longer than rank 2's buffer.
 fn moved_cursor() {

@@ -60,7 +60,12 @@ const SHARED: &[(&str, Looked)] = &[
     ),
     (
         "proxy-core/src/phone/ring/cell.rs",
-        At(&["phone ring", "phone ring, long", "phone cursor"]),
+        At(&[
+            "phone ring",
+            "phone ring, long",
+            "phone ring, stale",
+            "phone cursor",
+        ]),
     ),
     (
         "proxy-core/src/phone/signal.rs",
