@@ -145,7 +145,7 @@ fn stale() {
 
 #[test]
 fn h72_payload_of_an_older_lap_is_never_a_message() {
-    rt::model("phone ring, stale", 70, stale);
+    rt::model("phone ring, stale", 40, stale);
 }
 
 /// Rank 1's messages go past rank 2, whose cursor the producer moves when it needs room, and rank 2 itself when it looks. The cell
