@@ -17,7 +17,6 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use proxy_os::diagnosis::record::Group;
 use proxy_os::diagnosis::{Report, fetch_all, merge, prometheus, served};
-use proxy_os::sys::mute;
 use proxy_os::sys::terminal::{self, Screen, Woken};
 
 #[derive(Debug, Parser)]
@@ -89,11 +88,7 @@ fn whole(text: &str, most: u32) -> Option<u32> {
 }
 
 fn main() -> ExitCode {
-    // A standard output that takes no more is an error that is told.
-    mute::while_writing(show)
-}
-
-fn show() -> ExitCode {
+    stdout::refuse_large_files_by_error();
     if stdout::was_closed() {
         return unwritten(&"it is closed");
     }

@@ -71,13 +71,16 @@ fn the_tool_tells_when_nobody_gets_what_it_shows() {
     let Some(prefix) = given("PROXY_PREFIX") else {
         return;
     };
+    let file = std::env::temp_dir().join(format!("proxytop-{}", std::process::id()));
+    let full = format!(">'{}'; ulimit -f 0", file.display());
     for (to, why) in [
         (">&-", "it is closed"),
         (">/dev/full", "No space left on device"),
+        (&*full, "File too large"),
     ] {
         for what in ["--help", "--once", "--once --json"] {
             let mut shell = program(Path::new("sh"), None);
-            shell.args(["-c", &format!("exec \"$0\" {what} {to}")]);
+            shell.args(["-c", &format!("exec {to}; exec \"$0\" {what}")]);
             let output = finish(shell.arg(prefix.join("bin/proxytop")));
             let text = String::from_utf8_lossy(&output.stderr);
             let told = format!("proxytop: cannot write standard output: {why}");
@@ -85,4 +88,5 @@ fn the_tool_tells_when_nobody_gets_what_it_shows() {
             assert!(text.starts_with(&told), "{what} {to}: {text}");
         }
     }
+    let _ = std::fs::remove_file(file);
 }
