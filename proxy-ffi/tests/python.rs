@@ -21,7 +21,9 @@ fn python(arguments: &[&str]) -> Option<Command> {
     if !has("python3") {
         return None;
     }
-    let mut python = command(Path::new("python3"));
+    // Interrupts end it, also where what has started the tests ignores them.
+    let mut python = command(Path::new("env"));
+    python.args(["--default-signal=INT", "python3"]);
     python.arg(package("examples/c/6_dump.py"));
     python
         .arg(library_folder().join("libenc_proxy.so"))

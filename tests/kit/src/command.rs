@@ -1,13 +1,39 @@
-//! What the command lines of the programs here have in common: how a number is refused, and what becomes of output that nobody takes.
+//! What the command lines of the programs here have in common: how a number is refused, what becomes of output that nobody takes, and how
+//! tests start those that they are about to signal.
+#![allow(
+    unsafe_code,
+    reason = "the treatment of a signal is set by a C call in the child"
+)]
 
 use std::fmt::Display;
 use std::io::{self, Write};
 use std::ops::RangeInclusive;
+use std::os::unix::process::CommandExt;
 use std::panic;
+use std::process::Command;
 use std::str::FromStr;
 
 /// The exit code of a program whose reader went away, as a shell shows it: 128 + `SIGPIPE`.
 const READER_GONE: i32 = 141;
+
+/// What a shell has the jobs ignore that it starts in the background, and `nohup` its command; whatever these start ignores it, too.
+const OFTEN_IGNORED: [libc::c_int; 3] = [libc::SIGINT, libc::SIGQUIT, libc::SIGHUP];
+
+/// Has a program treat signals as one that is typed at a terminal does, whatever the caller was started with. For programs that a test
+/// interrupts: a test runner in the background of a shell ignores interrupts, and so does all that it starts.
+pub fn with_usual_signals(command: &mut Command) -> &mut Command {
+    let usual = || {
+        for signal in OFTEN_IGNORED {
+            // SAFETY: a signal's number and a treatment of it without a handler; the call is safe between fork and exec.
+            if unsafe { libc::signal(signal, libc::SIG_DFL) } == libc::SIG_ERR {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        Ok(())
+    };
+    // SAFETY: the closure allocates nothing, takes no lock, and calls nothing but `signal`.
+    unsafe { command.pre_exec(usual) }
+}
 
 /// A whole number within a range, in digits alone; the error says what is accepted, the parser of the command line adds option and value.
 ///
@@ -60,7 +86,29 @@ pub fn end_when_output_fails(program: &'static str) {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::process::ExitStatusExt;
+
     use super::*;
+
+    fn ignore_interrupts() -> libc::sighandler_t {
+        // SAFETY: a signal's number and a treatment of it without a handler.
+        unsafe { libc::signal(libc::SIGINT, libc::SIG_IGN) }
+    }
+
+    #[test]
+    fn programs_have_the_usual_signals_where_the_caller_ignores_them() {
+        let before = ignore_interrupts();
+        let interrupted = |command: &mut Command| {
+            let status = command.args(["-c", "kill -INT $$"]).status();
+            status.expect("a shell").signal()
+        };
+        assert_eq!(interrupted(&mut Command::new("sh")), None);
+        let mut usual = Command::new("sh");
+        let usual = interrupted(with_usual_signals(&mut usual));
+        // SAFETY: as above, with what was there before.
+        unsafe { libc::signal(libc::SIGINT, before) };
+        assert_eq!(usual, Some(libc::SIGINT));
+    }
 
     #[test]
     fn digits_within_the_range_are_a_number() {

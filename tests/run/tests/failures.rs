@@ -113,22 +113,10 @@ fn what_ends_or_holds_up_a_rank_in_the_librarys_constructor_names_the_library() 
     }
 }
 
-/// [`ENDLESS`] with a signal treated as by default or ignored from the start, whatever this process was started with.
-fn endless_with(treatment: &str) -> Running {
-    let mut running = start_command(command_through(&["env", treatment], ENDLESS));
-    running.first_row();
-    running
-}
-
 #[test]
 fn signals_end_all_ranks_and_tell_their_number() {
-    for (name, number) in [
-        ("INT", libc::SIGINT),
-        ("TERM", libc::SIGTERM),
-        ("HUP", libc::SIGHUP),
-        ("QUIT", libc::SIGQUIT),
-    ] {
-        let running = endless_with(&format!("--default-signal={name}"));
+    for number in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT] {
+        let running = endless("");
         assert_eq!(running.processes().len(), 5);
         signal(running.pid(), number);
         let outcome = running.finish();
@@ -140,7 +128,9 @@ fn signals_end_all_ranks_and_tell_their_number() {
 /// As under `nohup`.
 #[test]
 fn a_hang_up_that_is_ignored_ends_nothing() {
-    let mut running = endless_with("--ignore-signal=HUP");
+    let ignoring = ["env", "--ignore-signal=HUP"];
+    let mut running = start_command(command_through(&ignoring, ENDLESS));
+    running.first_row();
     signal(running.pid(), libc::SIGHUP);
     for _ in 0..20 {
         running.line();

@@ -10,6 +10,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use common::library;
+use proxy_kit::command::with_usual_signals;
 use proxy_kit::processes;
 
 /// More than any of this needs on a slow machine.
@@ -37,7 +38,9 @@ impl Soak {
             .env("TMPDIR", &folder)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        let child = command.spawn().expect("the program starts");
+        let child = with_usual_signals(&mut command)
+            .spawn()
+            .expect("the program starts");
         Self { child, folder }
     }
 

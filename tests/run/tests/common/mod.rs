@@ -12,6 +12,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use proxy_kit::command::with_usual_signals;
 use proxy_kit::processes;
 
 /// Names the processes of one run in their environment.
@@ -155,7 +156,7 @@ pub(crate) fn start_command(mut command: Command) -> Running {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("run-{mark}"));
     fs::create_dir_all(&folder).expect("a folder");
     command.env(MARK, &mark).env("TMPDIR", &folder);
-    let mut child = command
+    let mut child = with_usual_signals(&mut command)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
