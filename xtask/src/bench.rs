@@ -1,9 +1,23 @@
-//! `cargo xtask bench`: builds the benches and what they run in release, then becomes the benches' program.
+//! `cargo xtask bench`: refuses what the benches would refuse, builds them and what they run in release, then becomes their program.
+
+// The very command line and rows of the benches, which need nothing that has to be built.
+#[allow(dead_code, reason = "the benches use the rest")]
+#[path = "../../tests/benches/src/cli.rs"]
+mod cli;
+#[allow(dead_code, reason = "the benches use the rest")]
+#[path = "../../tests/benches/src/plan.rs"]
+mod plan;
+#[allow(dead_code, reason = "the benches use the rest")]
+#[path = "../../tests/benches/src/rows.rs"]
+mod rows;
 
 use std::ffi::OsString;
-use std::process::Command;
+use std::process::{Command, ExitCode};
+
+use clap::Parser;
 
 use crate::child;
+use crate::usage;
 use crate::workspace::{Artifact, Workspace};
 
 /// What is built: the benches, the main job for the row of the whole chain, and the job's library.
@@ -18,11 +32,23 @@ const BUILD: [&str; 8] = [
     "nccom",
 ];
 
-/// Builds, then replaces this process, so that Ctrl-C and the exit code are the benches' own. Returns only an error.
-pub(crate) fn exec(workspace: &Workspace, args: &[OsString]) -> String {
-    match command(workspace, args) {
-        Ok(mut command) => child::exec(&mut command),
-        Err(message) => message,
+/// Builds, then replaces this process, so that Ctrl-C and the exit code are the benches' own. Returns only what was refused before, or that
+/// they cannot be started.
+pub(crate) fn verb(workspace: &Workspace, args: &[OsString]) -> Result<ExitCode, String> {
+    if let Some(refused) = refused(args) {
+        return Ok(refused);
+    }
+    Err(child::exec(&mut command(workspace, args)?))
+}
+
+/// The exit code of a command line that asks for no measurement: it is not accepted, or asks for help; which has been said.
+fn refused(args: &[OsString]) -> Option<ExitCode> {
+    let words = [OsString::from("bench")].into_iter();
+    match cli::Cli::try_parse_from(words.chain(args.iter().cloned())) {
+        Err(said) => Some(usage::said(&said)),
+        Ok(cli) => rows::chosen(&cli.rows)
+            .err()
+            .map(|what| usage::refuse(&what)),
     }
 }
 
@@ -47,4 +73,29 @@ fn command(workspace: &Workspace, args: &[OsString]) -> Result<Command, String> 
         .env("PROXY_BENCH_JOB", program("proxy-run")?)
         .env("PROXY_BENCH_LIBRARY", library);
     Ok(command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_benches_do_not_know_is_refused_before_they_are_built() {
+        let refused = |words: &str| {
+            let words: Vec<OsString> = words.split_whitespace().map(OsString::from).collect();
+            refused(&words)
+        };
+        let usage = ExitCode::from(usage::USAGE);
+        assert_eq!(refused("nonsense"), Some(usage));
+        assert_eq!(refused("tick --nonsense"), Some(usage));
+        assert_eq!(refused("--json"), Some(usage));
+        for accepted in [
+            "",
+            "tick chain.32",
+            "--quick --json tick.json join",
+            "simulate",
+        ] {
+            assert_eq!(refused(accepted), None, "{accepted}");
+        }
+    }
 }

@@ -182,7 +182,7 @@ fn main() -> ExitCode {
         Verb::Mutants { every } => mutants::verb(&workspace, every),
         Verb::Tsan { packages } => tsan::verb(&workspace, &packages),
         Verb::Asan { packages } => asan::verb(&workspace, &packages),
-        Verb::Bench { args } => Err(bench::exec(&workspace, &args)),
+        Verb::Bench { args } => bench::verb(&workspace, &args),
         Verb::Guard => guard::verb(&workspace),
         Verb::Top { args } => top::verb(&workspace, &args),
         Verb::Timeline {

@@ -1,8 +1,9 @@
 //! `cargo xtask bench`: what the product costs, beside the specification's own design, its peers and the machine's floor.
 //!
 //! Every figure is a ratio between programs that ran alternately in one run: this kind of machine drifts, so a time alone
-//! means little. `bench --help` shows the options; `bench group NAME` and `bench rank ...` are the children.
+//! means little. `bench --help` shows the options; `bench group NAME` and `bench-rank` are the children.
 
+mod cli;
 mod judge;
 mod measure;
 mod peers;
@@ -13,13 +14,12 @@ mod rows;
 mod run;
 mod simulate;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::Parser;
 
+use cli::{Cli, Role};
 use proxy_kit::command::{end_unparsed, end_when_output_fails};
-use rows::ROWS;
 use run::Programs;
 
 /// What runs where.
@@ -27,42 +27,6 @@ const PINNED: &str = "producer and consumer CPU 0, worker CPU 1; rank r of a bus
 
 #[global_allocator]
 static ALLOCATOR: proxy_benches::counting::Counting = proxy_benches::counting::Counting;
-
-#[derive(Debug, Parser)]
-#[command(bin_name = "cargo xtask bench", args_conflicts_with_subcommands = true)]
-struct Cli {
-    /// Two rounds instead of five.
-    #[arg(long)]
-    quick: bool,
-    /// Writes all figures to this file, too.
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Writes the plots to this folder.
-    #[arg(long, value_name = "FOLDER")]
-    plots: Option<PathBuf>,
-    /// Groups by their names, or rows by a part of their keys; all if none is given.
-    rows: Vec<String>,
-    #[command(subcommand)]
-    role: Option<Role>,
-}
-
-#[derive(Debug, Subcommand)]
-enum Role {
-    /// Measure one group of our own figures (a child of this program).
-    #[command(hide = true)]
-    Group { name: String },
-    /// Be one rank of a bus (a child of this program).
-    #[command(hide = true)]
-    Rank {
-        what: String,
-        job: String,
-        rank: u16,
-        ranks: u16,
-        bytes: usize,
-    },
-    /// Simulate the barrier for 2 to 1024 ranks from measured line-transfer costs.
-    Simulate,
-}
 
 fn main() -> ExitCode {
     end_when_output_fails("bench");
@@ -77,13 +41,6 @@ fn main() -> ExitCode {
                 return refuse(&format!("no group {name:?}; accepted: {}", all.join(", ")));
             }
         },
-        Some(Role::Rank {
-            what,
-            job,
-            rank,
-            ranks,
-            bytes,
-        }) => measure::rank(what, job, *rank, *ranks, *bytes),
         Some(Role::Simulate) => simulate::print(),
         None => return bench(&cli),
     }
@@ -100,28 +57,6 @@ fn refuse(what: &str) -> ExitCode {
 fn unwritten(what: &str) -> ExitCode {
     eprintln!("bench: {what}");
     ExitCode::FAILURE
-}
-
-/// The rows that are asked for; each word has to be of some row. The name of a group is that group alone, as parts of it are in keys of others.
-fn chosen(words: &[String]) -> Result<Vec<plan::Row>, String> {
-    let is = |row: &plan::Row, word: &String| {
-        if ROWS.iter().any(|row| row.group == word) {
-            row.group == word
-        } else {
-            row.key.contains(word.as_str())
-        }
-    };
-    let strange = |word: &&String| !ROWS.iter().any(|row| is(row, word));
-    if let Some(word) = words.iter().find(strange) {
-        let mut groups: Vec<&str> = ROWS.iter().map(|row| row.group).collect();
-        groups.dedup();
-        return Err(format!(
-            "no row is called {word:?}; accepted: a part of a row's key, as in the table, or a group: {}",
-            groups.join(", ")
-        ));
-    }
-    let wanted = |row: &&plan::Row| words.is_empty() || words.iter().any(|word| is(row, word));
-    Ok(ROWS.iter().filter(wanted).copied().collect())
 }
 
 /// Whether the files can be written that are so only at the end, which may be an hour from now. What they hold stays.
@@ -148,7 +83,7 @@ fn check_outputs(cli: &Cli) -> Result<(), String> {
 }
 
 fn bench(cli: &Cli) -> ExitCode {
-    let rows = match check_outputs(cli).and_then(|()| chosen(&cli.rows)) {
+    let rows = match check_outputs(cli).and_then(|()| rows::chosen(&cli.rows)) {
         Ok(rows) => rows,
         Err(what) => return refuse(&what),
     };
@@ -193,29 +128,6 @@ fn finish(cli: &Cli, judged: &[judge::Judged], conditions: &[String]) -> ExitCod
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_row_that_is_not_there_is_named_with_what_is() {
-        let words = |words: &[&str]| {
-            words
-                .iter()
-                .map(|word| (*word).to_owned())
-                .collect::<Vec<_>>()
-        };
-        assert_eq!(chosen(&[]).map(|rows| rows.len()), Ok(ROWS.len()));
-        assert!(chosen(&words(&["append.idle.1", "tick"])).is_ok_and(|rows| rows.len() > 2));
-        let bus = chosen(&words(&["bus"])).unwrap();
-        assert!(
-            bus.iter().all(|row| row.group == "bus"),
-            "append.busy.16 is of another"
-        );
-        let refused = chosen(&words(&["tick", "ROW-that-does-not-exist"])).unwrap_err();
-        let start = "no row is called \"ROW-that-does-not-exist\"; accepted: a part of a row's key";
-        assert!(
-            refused.starts_with(start) && refused.contains("append, "),
-            "{refused}"
-        );
-    }
 
     #[test]
     fn files_that_cannot_be_written_are_refused_before_anything_is_measured() {

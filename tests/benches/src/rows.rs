@@ -1,6 +1,7 @@
-//! The rows of the table, in order: what is measured, and what it must reach.
+//! The rows of the table, in order: what is measured, and what it must reach; and which are meant by the words of a command line.
+//! `cargo xtask bench` compiles this file, too.
 
-use crate::plan::{Row, Side, Target, Unit};
+use super::plan::{Row, Side, Target, Unit};
 use Target::{Flat, Floor, Most, Original, Peer, Tail, TailMost};
 
 const fn row(
@@ -434,3 +435,53 @@ pub(crate) const ROWS: &[Row] = &[
         &[Most(4.0 * MIB)],
     ),
 ];
+
+/// The rows that are asked for; each word has to be of some row. The name of a group is that group alone, as parts of it are in keys of others.
+pub(crate) fn chosen(words: &[String]) -> Result<Vec<Row>, String> {
+    let is = |row: &Row, word: &String| {
+        if ROWS.iter().any(|row| row.group == word) {
+            row.group == word
+        } else {
+            row.key.contains(word.as_str())
+        }
+    };
+    let strange = |word: &&String| !ROWS.iter().any(|row| is(row, word));
+    if let Some(word) = words.iter().find(strange) {
+        let mut groups: Vec<&str> = ROWS.iter().map(|row| row.group).collect();
+        groups.dedup();
+        return Err(format!(
+            "no row is called {word:?}; accepted: a part of a row's key, as in the table, or a group: {}",
+            groups.join(", ")
+        ));
+    }
+    let wanted = |row: &&Row| words.is_empty() || words.iter().any(|word| is(row, word));
+    Ok(ROWS.iter().filter(wanted).copied().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_that_is_not_there_is_named_with_what_is() {
+        let words = |words: &[&str]| {
+            words
+                .iter()
+                .map(|word| (*word).to_owned())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(chosen(&[]).map(|rows| rows.len()), Ok(ROWS.len()));
+        assert!(chosen(&words(&["append.idle.1", "tick"])).is_ok_and(|rows| rows.len() > 2));
+        let bus = chosen(&words(&["bus"])).unwrap();
+        assert!(
+            bus.iter().all(|row| row.group == "bus"),
+            "append.busy.16 is of another"
+        );
+        let refused = chosen(&words(&["tick", "ROW-that-does-not-exist"])).unwrap_err();
+        let start = "no row is called \"ROW-that-does-not-exist\"; accepted: a part of a row's key";
+        assert!(
+            refused.starts_with(start) && refused.contains("append, "),
+            "{refused}"
+        );
+    }
+}

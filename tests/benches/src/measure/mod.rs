@@ -25,6 +25,4 @@ pub(crate) const GROUPS: [Group; 11] = [
     ("resident", job::full),
 ];
 
-/// Entry of a child that is one rank of a bus.
-pub(crate) use bus::rank;
 pub(crate) use process::JOINS;
