@@ -86,11 +86,12 @@ impl Hub {
             Err(error) => return Err(JoinError::system("bind")(error)),
         };
         kill::point(Point::Bound);
+        // At once, as whoever finds nobody listening pauses: who comes before there is memory waits for an answer instead.
+        listener.listen().map_err(JoinError::system("listen"))?;
+        kill::point(Point::Listening);
         let memory = segment::create(&terms.geometry, counters)?;
         let mapping = Arc::new(segment::map(&memory.file, memory.sealed, &terms.geometry)?);
         let segment = Tied::new(&mapping, |words| Segment::create(words, terms.geometry))?;
-        listener.listen().map_err(JoinError::system("listen"))?;
-        kill::point(Point::Listening);
         let bell = EventFd::new().map_err(JoinError::system("eventfd"))?;
         let shared = Arc::new(Shared {
             bell,

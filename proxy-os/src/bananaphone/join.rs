@@ -258,7 +258,9 @@ pub(super) fn connected<'a>(
     waiting: &Waiting,
 ) -> Look<'a, Result<(), JoinError>> {
     let absent = absent(segment);
-    let Some(first) = absent.first() else {
+    // Any of them does, as all have to come. Ranks mostly come in order, and then the last one ends one sleep of each of the others; with the
+    // first, each that comes would end one.
+    let Some(last) = absent.iter().last() else {
         return Look::Done(Ok(()));
     };
     for rank in 0..segment.geometry().world() {
@@ -270,7 +272,7 @@ pub(super) fn connected<'a>(
             Err(error) => return Look::Done(Err(error.into())),
         }
     }
-    match segment.member_signal(first) {
+    match segment.member_signal(last) {
         Some(signal) => Look::Sleep(signal, absent),
         None => Look::Done(Ok(())),
     }

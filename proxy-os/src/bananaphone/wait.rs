@@ -16,7 +16,7 @@ use proxy_core::phone::{Corrupt, Signal, Sleeping, Wake, Word};
 use super::counters::{Counters, Fallback};
 use super::error::{Phase, WaitError, Why, Within};
 use super::share::Share;
-use crate::sys::{futex, thread};
+use crate::sys::{affinity, futex, thread};
 
 /// A sleep at most. Also what a lost wake-up costs.
 const SLICE: Duration = Duration::from_millis(100);
@@ -47,9 +47,7 @@ impl Pace {
     }
 
     fn usual(world: u16) -> Self {
-        static CPUS: OnceLock<usize> = OnceLock::new();
-        let cpus = *CPUS.get_or_init(|| std::thread::available_parallelism().map_or(1, Into::into));
-        if usize::from(world) <= cpus {
+        if has_cpus(world.into()) {
             Self {
                 spins: 250,
                 yields: 3,
@@ -62,6 +60,15 @@ impl Pace {
             }
         }
     }
+}
+
+/// Whether so many ranks have a CPU each.
+fn has_cpus(ranks: usize) -> bool {
+    static CPUS: OnceLock<usize> = OnceLock::new();
+    // One call, and where CPUs are few that is all; what a control group allows is in files, which take ten.
+    let few = affinity::current().is_ok_and(|cpus| cpus.len() < ranks);
+    let cpus = || std::thread::available_parallelism().map_or(1, Into::into);
+    !few && ranks <= *CPUS.get_or_init(cpus)
 }
 
 /// Why a look is made.

@@ -225,8 +225,10 @@ impl Watcher {
                 }
             };
             self.handle(&news);
-            self.looks().1 = asked;
-            self.shared.looked.notify_all();
+            if asked != had {
+                self.looks().1 = asked;
+                self.shared.looked.notify_all();
+            }
         }
     }
 
