@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use proxy_core::{Cause, Gid, OrderError, RunState, TaskView, Ticket};
 
-use crate::queue::{Context, ProxyQueue};
+use crate::completion::Places;
+use crate::queue::{Context, ProxyQueue, place_of};
 use crate::registry::Group;
 use crate::sys::fork;
 use crate::watch::InCall;
@@ -125,9 +126,18 @@ impl ProxyQueue {
         }
         let shared = self.shared();
         let entered = shared.observe();
-        let look = || self.held(&tickets).is_empty().then_some(());
-        let left = timeout.saturating_sub(since.elapsed());
-        if shared.completion.wait(left, look).is_some() {
+        // One after the other, as each has its place; one tick ends most of them.
+        let mut held = self.held(&tickets);
+        while let Some(first) = held.first().map(|task| task.ticket) {
+            let look = || self.held(&[first]).is_empty().then_some(());
+            let left = timeout.saturating_sub(since.elapsed());
+            let place = place_of(first.slot());
+            if shared.completion.wait(place, left, look).is_none() {
+                break;
+            }
+            held = self.held(&tickets);
+        }
+        if held.is_empty() {
             return Ok(());
         }
         self.conclude(&tickets);
@@ -157,7 +167,7 @@ impl ProxyQueue {
             .iter()
             .filter(|ticket| shared.core.conclude(**ticket));
         if concluded.count() > 0 {
-            shared.completion.announce();
+            shared.completion.announce(Places::ALL);
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use proxy_core::{Poll, PollError, RunState, Status, TaskKind, TaskView, Ticket};
 
 use crate::log;
-use crate::queue::{Context, ProxyQueue};
+use crate::queue::{Context, ProxyQueue, place_of};
 use crate::sys::thread;
 
 /// How patient a consumer is.
@@ -131,6 +131,7 @@ impl ProxyQueue {
                 break;
             }
         }
+        let (completion, place) = (&self.shared().completion, place_of(ticket.slot()));
         let mut warn_at = first_warning;
         loop {
             let waited = since.elapsed();
@@ -146,7 +147,7 @@ impl ProxyQueue {
             let slice = warn_at
                 .saturating_sub(waited)
                 .min(left.unwrap_or(Duration::MAX));
-            if let Some(answer) = self.shared().completion.wait(slice, &mut look) {
+            if let Some(answer) = completion.wait(place, slice, &mut look) {
                 return self.answered(ticket, answer);
             }
             if since.elapsed() >= warn_at {

@@ -55,7 +55,7 @@ impl Pass {
         let tick = self.driver.tick(&shared.core, &mut self.ports);
         let mut ended = 0;
         match tick.next {
-            Next::Again => ended = Self::tell(shared, &tick),
+            Next::Again => ended = self.tell(shared, &tick),
             Next::Relax => shared.watch.stepped(&tick),
             Next::Sleep => {}
         }
@@ -79,11 +79,11 @@ impl Pass {
     }
 
     /// Tells of a tick that has moved something; returns how many tasks have ended in it.
-    fn tell(shared: &Shared, tick: &Tick) -> u32 {
+    fn tell(&mut self, shared: &Shared, tick: &Tick) -> u32 {
         shared.watch.moved(tick);
         let ended = tick.done.wrapping_add(tick.aborted);
         if ended > 0 {
-            shared.completion.announce();
+            shared.completion.announce(self.ports.take_ended());
         }
         ended
     }
@@ -92,7 +92,7 @@ impl Pass {
     fn abort(&mut self, shared: &Shared) -> u32 {
         let aborted = (self.driver).abort_all(&shared.core, Status::ABORTED, &mut self.ports);
         if aborted > 0 {
-            shared.completion.announce();
+            shared.completion.announce(self.ports.take_ended());
         }
         shared.watch.ended(aborted);
         aborted

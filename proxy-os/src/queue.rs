@@ -46,6 +46,11 @@ pub const RECORDS: usize = 1024;
 
 pub(crate) type Core = Queue<RANKS, TASKS, CONTEXTS>;
 
+/// The place of the rank whose slot this is.
+pub(crate) const fn place_of(slot: u32) -> u32 {
+    slot / TASKS as u32
+}
+
 /// What producers, consumers and the worker share.
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -61,7 +66,7 @@ pub(crate) struct Shared {
     pub(crate) chart: Option<Chart>,
     /// Producers note the time of an append.
     pub(crate) times_appends: bool,
-    pub(crate) completion: Completion,
+    pub(crate) completion: Completion<RANKS>,
     /// Looks of a consumer before it sleeps.
     pub(crate) wait_spins: u32,
     /// Every task is to end with `ABORTED`.

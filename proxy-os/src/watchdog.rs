@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use proxy_core::{Cause as Order, RunState, Shut, Status, TaskView, Ticket};
 
+use crate::completion::Places;
 use crate::config::Settings;
 use crate::diagnosis;
 use crate::log;
@@ -264,7 +265,7 @@ impl Shared {
         {
             seen.expired = None;
             if self.core.conclude(task.ticket) {
-                self.completion.announce();
+                self.completion.announce(Places::ALL);
             }
         }
         let age = Duration::from_nanos(now.saturating_sub(seen.first));

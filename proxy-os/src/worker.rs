@@ -9,6 +9,7 @@ use proxy_core::ladder::{Budget, Ladder, Wait};
 use proxy_core::port::{Change, Observer};
 use proxy_core::{RunState, Shut, Status};
 
+use crate::completion::Places;
 use crate::config::Settings;
 use crate::dedicated::Dedicated;
 use crate::diagnosis;
@@ -119,7 +120,7 @@ fn die(pass: Pass, shared: &Shared) -> usize {
         std::mem::forget(ports);
         driver.fail_all(&shared.core, Status::WORKER_DIED, &mut Recording(shared));
     }
-    shared.completion.announce();
+    shared.completion.announce(Places::ALL);
     unfinished
 }
 

@@ -8,11 +8,12 @@ use proxy_core::port::{
 };
 use proxy_core::{BlockIndex, ContextId, ExecId, RunState, Status, Stream, TaskKind};
 
+use crate::completion::Places;
 use crate::context::{ContextData, ContextTable, HostBarrier};
 use crate::latency::Stopwatch;
 use crate::log::{self, Level};
 use crate::memory::NoMemory;
-use crate::queue::Shared;
+use crate::queue::{Shared, place_of};
 use crate::sys::clock;
 use crate::trace::{Lane, What};
 use crate::watch::SeamCall;
@@ -27,6 +28,8 @@ pub(crate) struct WorkerPorts {
     stopwatch: Stopwatch,
     /// The time and the ticks before this one, if they were read in this tick.
     now: Option<(u64, u64)>,
+    /// Where tasks have ended since it was last asked.
+    ended: Places,
     /// The queue is traced, as of the tick's beginning.
     traced: bool,
     /// While the queue is traced: the block that each stream was last progressed on.
@@ -40,6 +43,7 @@ impl WorkerPorts {
             contexts: Vec::new(),
             stopwatch: Stopwatch::new()?,
             now: None,
+            ended: Places::default(),
             traced: false,
             selected: HashMap::new(),
         })
@@ -59,6 +63,11 @@ impl WorkerPorts {
             }
         }
         busy
+    }
+
+    /// Where tasks have ended since the last call.
+    pub(crate) fn take_ended(&mut self) -> Places {
+        std::mem::take(&mut self.ended)
     }
 
     /// A tick begins.
@@ -325,10 +334,13 @@ impl Observer for WorkerPorts {
         shared.recorder.record(now, tick, change);
         shared.trace.changed(now, change);
         (self.stopwatch).changed(change, now, &shared.latencies, shared.chart.as_ref());
-        if change.to == RunState::Done && !change.status.is_success() {
-            shared.watch.count_failure(change.status);
-            shared.failed(change);
-            watchdog::nudge();
+        if change.to == RunState::Done {
+            self.ended.add(place_of(change.slot));
+            if !change.status.is_success() {
+                shared.watch.count_failure(change.status);
+                shared.failed(change);
+                watchdog::nudge();
+            }
         }
         if log::passes(Level::Debug) {
             tell_run(change);

@@ -101,7 +101,10 @@ const SHARED: &[(&str, Looked)] = &[
     ("proxy-os/src/bananaphone/leaders/service.rs", ONE_FLAG),
     ("proxy-os/src/bananaphone/sight.rs", Alone),
     ("proxy-os/src/bananaphone/watch.rs", ONE_FLAG),
-    ("proxy-os/src/completion.rs", At(&["completion"])),
+    (
+        "proxy-os/src/completion.rs",
+        At(&["completion", "completion of two ranks"]),
+    ),
     ("proxy-os/src/context/note.rs", Alone),
     ("proxy-os/src/dedicated.rs", Alone),
     (
