@@ -114,6 +114,27 @@ pub(crate) fn full_fence(edge: Edge) {
     fence(Ordering::SeqCst);
 }
 
+/// An acquire fence on one side of an edge.
+#[inline(always)]
+pub(crate) fn acquire_fence(edge: Edge) {
+    #[cfg(loom)]
+    if weaken::is_weakened(edge) {
+        return;
+    }
+    let _ = edge;
+    // Acquire pairs with the release fences and stores of the edge's other side.
+    fence(Ordering::Acquire);
+}
+
+/// What stands for a full fence between a read-modify-write and a load that are both `SeqCst`: nothing, as their own order does it. Loom
+/// takes either for acquire-release, so in a model a fence stands here.
+#[inline(always)]
+pub(crate) fn fence_of_exchange(edge: Edge) {
+    #[cfg(loom)]
+    full_fence(edge);
+    let _ = edge;
+}
+
 #[cfg(loom)]
 pub(crate) fn edge(edge: Edge, strong: Ordering) -> Ordering {
     if weaken::is_weakened(edge) {

@@ -521,12 +521,15 @@ typedef struct bp_config {
      */
     uint32_t machine_n;
     /**
-     * How often this rank looks, when it waits, before it yields; 0 = 250 times, or 8 where the machine has fewer CPUs than the bus
-     * ranks. A look is some loads and a pause, a few tens of nanoseconds. Any number is taken: it costs the CPU, and hides neither the
-     * deadline nor a death.
+     * How often this rank, when it waits, pauses and looks again before it yields; 0 = 250 times, or not at all where more ranks run on its
+     * CPUs than there are: those of the thread that calls `bp_create`, and ranks with the same. A look is some loads and a pause,
+     * a few tens of nanoseconds. Any number is taken: it costs the CPU, and hides neither the deadline nor a death.
      */
     uint32_t spins;
-    /** How often it yields its CPU and looks before it sleeps; 0 = 3 times, or 4 where CPUs are fewer. Any number, likewise. */
+    /**
+     * How often it then yields its CPU and looks before it sleeps; 0 = as long as it has waited for less than 50 microseconds.
+     * Any number, likewise.
+     */
     uint32_t yields;
 } bp_config;
 

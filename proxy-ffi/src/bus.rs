@@ -123,11 +123,12 @@ pub struct bp_config {
     /// Machines of a job whose ranks are on several, with a bus each: messages name ranks by their numbers in the job. 0 or 1 = the bus has
     /// all ranks.
     pub machine_n: u32,
-    /// How often this rank looks, when it waits, before it yields; 0 = 250 times, or 8 where the machine has fewer CPUs than the bus
-    /// ranks. A look is some loads and a pause, a few tens of nanoseconds. Any number is taken: it costs the CPU, and hides neither the
-    /// deadline nor a death.
+    /// How often this rank, when it waits, pauses and looks again before it yields; 0 = 250 times, or not at all where more ranks run on its
+    /// CPUs than there are: those of the thread that calls `bp_create`, and ranks with the same. A look is some loads and a pause,
+    /// a few tens of nanoseconds. Any number is taken: it costs the CPU, and hides neither the deadline nor a death.
     pub spins: u32,
-    /// How often it yields its CPU and looks before it sleeps; 0 = 3 times, or 4 where CPUs are fewer. Any number, likewise.
+    /// How often it then yields its CPU and looks before it sleeps; 0 = as long as it has waited for less than 50 microseconds.
+    /// Any number, likewise.
     pub yields: u32,
 }
 record!(bp_config {

@@ -19,9 +19,9 @@
 //! last one arrives.
 //!
 //! Back to back is safe. Nobody arrives at g+1 before it has read the verdict on g; but a rank that is slow to read it may find the
-//! failure of g+1 in its place. g+1 cannot have passed without the slow rank, g can. So each rank notes beside its arrival
-//! the last generation that passed, before it goes on, and the slow rank looks there: who decided g+1 has noted how g ended.
-//! A rank may be slow by 2^19 generations.
+//! failure of g+1 in its place. g+1 cannot have passed without the slow rank, g can. So who decides that a generation fails first notes
+//! beside its arrival the last one that it knows to have passed, and the slow rank looks there: who decided g+1 has noted how g ended.
+//! A rank may be slow by 2^19 generations. Where all pass nothing is noted: the leader waits on that line, and would fetch it twice.
 //!
 //! The leader gathers from all, not through a tree. 127 lines that another core has just written take it 2.5 us, 31 take 0.8 us, 7 take
 //! 0.3 us (2 cores, AMD EPYC). With a tree of 8 it would read a sixth of the lines, but behind one or two ranks in a row, each
@@ -32,11 +32,14 @@
 //! The execution id travels with the arrival. The leader compares; a rank that is at another execution makes the generation fail
 //! for everybody, as the original does not support programs that differ between ranks.
 //!
+//! Two ranks that have nothing to do but to pass need no verdict for it: see `meeting`.
+//!
 //! A barrier may span machines: then the leader, before it decides, asks the leaders of the other machines by means that are not the
 //! bus's. What it hears becomes the verdict here ([`Verdict::Elsewhere`]), and while it waits it notes for which machine, so
 //! that a rank whose deadline passes can name it.
 
 mod claim;
+mod meeting;
 mod verdict;
 
 use super::layout::{MAX_WORLD, Segment};
@@ -46,10 +49,11 @@ use crate::sync::Ordering;
 
 pub use super::ranks::RankSet;
 pub use claim::OtherParticipants;
+pub use meeting::Meeting;
 pub use verdict::{Elsewhere, Verdict};
 
 /// Changes with the meaning of arrivals and verdicts; part of the layout's hash.
-pub(super) const LAYOUT: u32 = 3;
+pub(super) const LAYOUT: u32 = 4;
 
 /// What the leader sees of its participants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,6 +72,10 @@ const GENERATION_SHIFT: u32 = 12;
 const RANK_SHIFT: u32 = 4;
 /// The bits of the kind.
 const KIND: u32 = 0xF;
+/// Generations are counted in the bits of a word that [`meeting::READY`] leaves.
+const GENERATIONS: u32 = u32::MAX >> 1;
+/// Generations after which words are brought up that nothing has moved. Fewer than a rank may be slow by.
+const REFRESH: u32 = 1 << 16;
 
 /// One participant's view of one barrier. Not shared; a rank has one per barrier.
 #[derive(Debug)]
@@ -77,8 +85,15 @@ pub struct Participant<'a> {
     me: u16,
     participants: RankSet,
     generation: u32,
-    /// Participants that the leader has seen in this generation.
-    seen: RankSet,
+    /// The last generation that this rank knows to have passed.
+    passed: u32,
+    /// Participants that the leader has not seen in this generation.
+    pending: RankSet,
+    /// The own arrival.
+    own: Arrival<'a>,
+    /// The other rank and its arrival, if there are two.
+    partner: Option<(u16, Arrival<'a>)>,
+    verdict: Signal<'a>,
 }
 
 impl<'a> Participant<'a> {
@@ -92,15 +107,28 @@ impl<'a> Participant<'a> {
         if !known || !participants.has(me) {
             return None;
         }
-        let last = Arrival::of(&segment, barrier, me)?.generation.load();
-        Some(Self {
+        let own = Arrival::of(&segment, barrier, me)?;
+        let mut others = participants.without(me).iter();
+        let partner = others
+            .next()
+            .filter(|_| others.next().is_none())
+            .and_then(|other| Some((other, Arrival::of(&segment, barrier, other)?)));
+        let mut participant = Self {
             segment,
             barrier,
             me,
             participants,
-            generation: last,
-            seen: RankSet::default(),
-        })
+            generation: own.generation.load() >> 1,
+            // Relaxed: this rank's own word.
+            passed: own.passed.load(Ordering::Relaxed),
+            pending: participants,
+            own,
+            partner,
+            verdict: segment.signal(geometry.verdict(barrier))?,
+        };
+        // If the last generation passed by a meeting, nobody knows but who was there. What is corrupt is found by who needs it.
+        let _ = participant.meet(participant.own.exec());
+        Some(participant)
     }
 
     /// The participants.
@@ -110,56 +138,81 @@ impl<'a> Participant<'a> {
     }
 
     /// Who gathers and decides: the lowest participant.
+    #[inline]
     #[must_use]
     pub fn leader(&self) -> u16 {
         self.participants.first().unwrap_or(self.me)
     }
 
     /// Whether this rank is the leader.
+    #[inline]
     #[must_use]
     pub fn is_leader(&self) -> bool {
         self.leader() == self.me
     }
 
-    /// Number of the generation that was arrived at last, from 1.
+    /// Number of the generation that was arrived at last, from 1; after 2^31 - 1 comes 0.
     #[must_use]
     pub const fn generation(&self) -> u32 {
         self.generation
     }
 
     /// Arrives at the next generation, for execution `exec`. The verdict on the one before must have been read.
+    #[inline]
     pub fn arrive(&mut self, exec: u64) -> Wake {
-        self.generation = self.generation.wrapping_add(1);
-        self.announce(exec)
+        self.go_on();
+        self.announce(exec, 0)
     }
 
     /// Makes the next generation, for execution `exec`, fail for everybody, and arrives at it, so as to be in step with the others.
     /// The verdict on the one before must have been read. Returns what [`Self::decide`] does, and whom to wake for the arrival.
     pub fn forgo(&mut self, exec: u64) -> (Result<(Verdict, Wake), Corrupt>, Wake) {
-        self.generation = self.generation.wrapping_add(1);
+        self.go_on();
         // In this order: once it has arrived, the leader can let all pass.
         let decided = self.decide(Verdict::Cancelled(self.me));
-        (decided, self.announce(exec))
+        (decided, self.announce(exec, 0))
     }
 
-    fn announce(&mut self, exec: u64) -> Wake {
-        self.seen = RankSet::default().with(self.me);
-        let Some(arrival) = self.arrival(self.me) else {
-            return Wake::Nobody;
-        };
-        for (word, half) in arrival.exec.iter().zip(halves(exec)) {
+    /// The next generation. How the one before has ended is kept, to be noted if this one fails.
+    #[inline]
+    fn go_on(&mut self) {
+        // Another verdict is a failure of it or of a later one, and who decided that has noted how it ended.
+        if self.verdict.load() == self.word(Verdict::Passed) {
+            self.passed = self.generation;
+        }
+        if self.generation.is_multiple_of(REFRESH) {
+            // A note as old as that could be taken for one of the same number, when numbers come again. Relaxed: as where one is needed.
+            self.own.passed.store(self.passed, Ordering::Relaxed);
+        }
+        self.generation = self.generation.wrapping_add(1) & GENERATIONS;
+    }
+
+    /// The word of an arrival at this generation.
+    const fn arrived(&self) -> u32 {
+        self.generation << 1
+    }
+
+    #[inline]
+    fn announce(&mut self, exec: u64, ready: u32) -> Wake {
+        self.pending = self.participants.without(self.me);
+        for (word, half) in self.own.exec.iter().zip(halves(exec)) {
             // Relaxed: published by the generation.
             word.store(half, Ordering::Relaxed);
         }
-        arrival.generation.store(self.generation)
+        // Right behind the execution, on the same line: who waits on it fetches it once.
+        let word = self.arrived() | ready;
+        if self.is_leader() && self.partner.is_none() {
+            // Nobody waits on this one.
+            self.own.generation.publish(word);
+            return Wake::Nobody;
+        }
+        self.own.generation.store(word)
     }
 
     /// Leader: whether all have arrived. Each participant is looked at until it has arrived, and then no more.
+    #[inline]
     pub fn gather(&mut self, exec: u64) -> Gather {
-        for rank in self.participants.iter() {
-            if self.seen.has(rank) {
-                continue;
-            }
+        while let Some(rank) = self.pending.first() {
             let Some(arrival) = self.arrival(rank) else {
                 return Gather::Pending(rank);
             };
@@ -174,38 +227,40 @@ impl<'a> Participant<'a> {
             if found != halves(exec) {
                 return Gather::OtherExecution(rank);
             }
-            self.seen = self.seen.with(rank);
+            self.pending = self.pending.without(rank);
         }
         Gather::Complete
     }
 
     /// The verdict on this generation, if there is one.
+    #[inline]
     pub fn verdict(&self) -> Result<Option<Verdict>, Corrupt> {
-        let Some(signal) = self.released() else {
-            return Ok(None);
-        };
-        let verdict = self.read(signal.load())?;
-        Ok(verdict.map(|verdict| self.note(verdict)))
+        self.read(self.verdict.load())
     }
 
     /// Decides this generation, unless it is decided: returns the verdict that stands, and whom to wake. Refuses a verdict about a
     /// rank that is not of this bus.
+    #[inline]
     pub fn decide(&self, verdict: Verdict) -> Result<(Verdict, Wake), Corrupt> {
-        let Some(signal) = self.released() else {
-            return Ok((verdict, Wake::Nobody));
+        self.read(self.word(verdict))?;
+        let verdict = match verdict {
+            Verdict::Passed => verdict,
+            _ if self.has_met() => Verdict::Passed,
+            _ => {
+                // Relaxed: published by the exchange.
+                self.own.passed.store(self.passed, Ordering::Relaxed);
+                verdict
+            }
         };
-        let (kind, rank) = verdict.parts();
-        let new =
-            self.generation << GENERATION_SHIFT | u32::from(rank.min(0xFF)) << RANK_SHIFT | kind;
-        self.read(new)?;
-        let mut seen = signal.load();
+        let new = self.word(verdict);
+        let mut seen = self.verdict.load();
         // A failure is another's decision, of this generation or, if we looked late, of an older one.
         for _ in 0..MAX_WORLD {
             if let Some(standing) = self.read(seen)? {
-                return Ok((self.note(standing), Wake::Nobody));
+                return Ok((standing, Wake::Nobody));
             }
-            match signal.exchange(seen, new) {
-                Ok(wake) => return Ok((self.note(verdict), wake)),
+            match self.verdict.exchange(seen, new) {
+                Ok(wake) => return Ok((verdict, wake)),
                 Err(now) => seen = now,
             }
         }
@@ -227,11 +282,9 @@ impl<'a> Participant<'a> {
 
     /// Leader: notes for which machine it waits, all ranks here having arrived; `None` = for none.
     pub fn await_machine(&self, machine: Option<u8>) {
-        if let Some(arrival) = self.arrival(self.me) {
-            let word = machine.map_or(0, |machine| u32::from(machine).wrapping_add(1));
-            // Relaxed: a word for messages.
-            arrival.awaits.store(word, Ordering::Relaxed);
-        }
+        let word = machine.map_or(0, |machine| u32::from(machine).wrapping_add(1));
+        // Relaxed: a word for messages.
+        self.own.awaits.store(word, Ordering::Relaxed);
     }
 
     /// The machine for which the leader waits, if all ranks here have arrived and it waits for one.
@@ -245,9 +298,8 @@ impl<'a> Participant<'a> {
 
     /// The signal of the verdict, to sleep on.
     #[must_use]
-    pub fn released(&self) -> Option<Signal<'a>> {
-        self.segment
-            .signal(self.segment.geometry().verdict(self.barrier))
+    pub const fn released(&self) -> Signal<'a> {
+        self.verdict
     }
 
     /// The signal of a participant's arrival, for the leader to sleep on.
@@ -263,20 +315,11 @@ impl<'a> Participant<'a> {
         Arrival::of(&self.segment, self.barrier, rank)
     }
 
-    /// Notes a verdict on this generation for those who are slow to read it.
-    fn note(&self, verdict: Verdict) -> Verdict {
-        if let (Verdict::Passed, Some(arrival)) = (verdict, self.arrival(self.me)) {
-            // Relaxed: published by the verdict on a later generation, if this rank decides one.
-            arrival.passed.store(self.generation, Ordering::Relaxed);
-        }
-        verdict
-    }
-
     /// Whether another has noted that this generation passed.
     fn is_noted(&self) -> bool {
         self.participants.iter().any(|rank| {
             self.arrival(rank).is_some_and(|arrival| {
-                // Relaxed: made visible by the acquire of a later generation's verdict.
+                // Relaxed: made visible by the acquire of that failure, whose release stands behind the note.
                 arrival.passed.load(Ordering::Relaxed) == self.generation
             })
         })
@@ -284,11 +327,19 @@ impl<'a> Participant<'a> {
 
     /// Whether an arrival word has reached this generation.
     const fn reached(&self, arrived: u32) -> bool {
-        arrived.wrapping_sub(self.generation) <= u32::MAX / 2
+        arrived.wrapping_sub(self.arrived()) <= u32::MAX / 2
+    }
+
+    /// The word of a verdict on this generation.
+    #[inline]
+    fn word(&self, verdict: Verdict) -> u32 {
+        let (kind, rank) = verdict.parts();
+        self.generation << GENERATION_SHIFT | u32::from(rank.min(0xFF)) << RANK_SHIFT | kind
     }
 
     /// What a verdict word says of this generation. A later generation's verdict is a failure, as that could not have passed
     /// without us, and how this one ended has been noted.
+    #[inline]
     fn read(&self, word: u32) -> Result<Option<Verdict>, Corrupt> {
         let ahead = (word >> GENERATION_SHIFT).wrapping_sub(self.generation) << GENERATION_SHIFT;
         // A word of a generation before ours, or of none at all.
@@ -337,28 +388,30 @@ pub fn last_arrival(segment: Segment<'_>, rank: u16) -> Option<Arrived> {
     }
     let arrivals = (0..segment.geometry().barriers()).filter_map(|barrier| {
         let arrival = Arrival::of(&segment, barrier, rank)?;
-        let generation = arrival.generation.load();
-        // Relaxed: made visible by the generation's acquire.
-        let [low, high] = (arrival.exec.each_ref()).map(|word| word.load(Ordering::Relaxed));
+        let generation = arrival.generation.load() >> 1;
         (generation > 0).then_some(Arrived {
             barrier,
             generation,
-            exec: u64::from(high) << 32 | u64::from(low),
+            exec: arrival.exec(),
         })
     });
     arrivals.max_by_key(|arrived| arrived.exec)
 }
 
 /// A rank's arrival: its line.
+#[derive(Debug)]
 struct Arrival<'a> {
+    /// Twice the generation, and [`meeting::READY`].
     generation: Signal<'a>,
     exec: &'a [Word; 2],
-    /// The last generation that this rank knows to have passed.
+    /// The last generation that this rank knew to have passed when it last decided that one fails.
     passed: &'a Word,
     /// The machine that this rank, a leader, waits for, from 1; 0 = none.
     awaits: &'a Word,
     /// The participants that this rank was told, if it claimed the barrier.
     participants: &'a [Word; 4],
+    /// The executions that this rank was ready for, by even and odd generations.
+    met: &'a [Word; 4],
 }
 
 impl<'a> Arrival<'a> {
@@ -366,13 +419,22 @@ impl<'a> Arrival<'a> {
         let index = segment.geometry().arrival(barrier, rank);
         let (exec, rest) = segment.line(index)?.get(WORDS..)?.split_first_chunk()?;
         let ([passed, awaits], rest) = rest.split_first_chunk()?;
+        let (participants, rest) = rest.split_first_chunk()?;
         Some(Self {
             generation: segment.signal(index)?,
             exec,
             passed,
             awaits,
-            participants: rest.first_chunk()?,
+            participants,
+            met: rest.first_chunk()?,
         })
+    }
+
+    /// The execution.
+    fn exec(&self) -> u64 {
+        // Relaxed: made visible by the generation's acquire.
+        let [low, high] = (self.exec.each_ref()).map(|word| word.load(Ordering::Relaxed));
+        u64::from(high) << 32 | u64::from(low)
     }
 }
 

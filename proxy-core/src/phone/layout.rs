@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!   word 0    header, 16 words: magic, version, hash, stamp, world, cells, barriers, words, 8 reserved
-//!        16   members:   world x line            [state signal, pid, namespace]
+//!        16   members:   world x line            [state signal, pid, namespace, CPUs, their number]
 //!             verdicts:  barriers x line         [verdict signal, claim signal]
-//!             arrivals:  barriers x world x line [generation signal, exec low, exec high, passed, awaits, participants]
+//!             arrivals:  barriers x world x line [generation signal, exec low, exec high, passed, awaits, participants, exec when ready x 2]
 //!             tails:     world x line            [tail signal]
 //!             cursors:   world x world x line    [cursor signal]
 //!             cells:     world x cells x line    [stamp, length, destination, tag, payload ...] [payload ...]

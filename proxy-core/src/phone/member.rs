@@ -22,7 +22,7 @@ use super::{Corrupt, Signal, Wake, Word};
 use crate::sync::Ordering;
 
 /// Changes with the meaning of a member's words; part of the layout's hash.
-pub(super) const LAYOUT: u32 = 1;
+pub(super) const LAYOUT: u32 = 2;
 
 /// State of a place on the bus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -131,11 +131,43 @@ impl<'a> Members<'a> {
     /// Edge 1. Stores two words for diagnosis, the caller's process and its namespace of process ids as a number.
     pub fn join(&self, rank: u16, process: u32, namespace: u32) -> Result<Wake, MemberError> {
         let wake = self.change(rank, &[State::Free], State::Joining)?;
-        for (word, value) in self.told(rank).iter().zip([process, namespace]) {
-            // Relaxed: published by `ready`.
-            word.store(value, Ordering::Relaxed);
+        if let Some([first, second, ..]) = self.told(rank) {
+            // Relaxed, both: published by `ready`.
+            first.store(process, Ordering::Relaxed);
+            second.store(namespace, Ordering::Relaxed); // as above
         }
         Ok(wake)
+    }
+
+    /// Tells on which CPUs a rank runs: a number that stands for their set and for no other, not 0, and how many they are. The rank's own,
+    /// before it is [ready](Self::ready).
+    pub fn run_on(&self, rank: u16, set: u32, cpus: u32) {
+        if let Some([_, _, first, second]) = self.told(rank) {
+            // Relaxed, both: published by `ready`.
+            first.store(set, Ordering::Relaxed);
+            second.store(cpus, Ordering::Relaxed); // as above
+        }
+    }
+
+    /// Whether more ranks have told the CPUs of rank `rank` than those are; `None` until all ranks have told theirs. Ranks whose sets only
+    /// overlap are not counted. O(world).
+    #[must_use]
+    pub fn is_crowded(&self, rank: u16) -> Option<bool> {
+        let told = |rank| {
+            let [_, _, set, cpus] = self.told(rank)?;
+            // Relaxed, both: a hint, and only the own number of CPUs counts.
+            Some((set.load(Ordering::Relaxed), cpus.load(Ordering::Relaxed)))
+        };
+        let (own, cpus) = told(rank)?;
+        let mut sharing = 0_u32;
+        for other in 0..self.0.geometry().world() {
+            match told(other)? {
+                (0, _) => return None,
+                (set, _) if set == own => sharing = sharing.wrapping_add(1),
+                _ => {}
+            }
+        }
+        Some(sharing > cpus)
     }
 
     /// Edge 2.
@@ -160,9 +192,7 @@ impl<'a> Members<'a> {
     /// Process and namespace of a rank, as it told them when it joined; zero before. For messages only.
     #[must_use]
     pub fn process(&self, rank: u16) -> Option<(u32, u32)> {
-        let [process, namespace] = self.told(rank) else {
-            return None;
-        };
+        let [process, namespace, ..] = self.told(rank)?;
         // Relaxed: for messages.
         let (process, namespace) = (
             process.load(Ordering::Relaxed),
@@ -172,13 +202,12 @@ impl<'a> Members<'a> {
     }
 
     /// The words that a rank tells about itself; none if there is no such rank.
-    fn told(&self, rank: u16) -> &'a [Word] {
+    fn told(&self, rank: u16) -> Option<&'a [Word; 4]> {
         if rank >= self.0.geometry().world() {
-            return &[];
+            return None;
         }
-        let line = self.0.line(self.0.geometry().member(rank));
-        line.and_then(|line| line.get(WORDS..WORDS.checked_add(2)?))
-            .unwrap_or(&[])
+        let line = self.0.line(self.0.geometry().member(rank))?;
+        line.get(WORDS..)?.first_chunk()
     }
 
     fn signal(&self, rank: u16) -> Result<Signal<'a>, MemberError> {

@@ -33,16 +33,11 @@ impl RankSet {
 
     /// Its ranks in order.
     pub fn iter(&self) -> impl Iterator<Item = u16> + use<> {
-        // A set bit at a time, so that a look at a small set costs little.
-        (0_u16..).zip(self.0).flat_map(|(number, mut word)| {
-            iter::from_fn(move || {
-                let bit = word.trailing_zeros();
-                word &= word.wrapping_sub(1);
-                let rank = number
-                    .wrapping_mul(32)
-                    .wrapping_add(u16::try_from(bit).ok()?);
-                (bit < 32).then_some(rank)
-            })
+        let mut rest = *self;
+        iter::from_fn(move || {
+            let first = rest.first()?;
+            rest = rest.without(first);
+            Some(first)
         })
     }
 
@@ -62,9 +57,12 @@ impl RankSet {
     }
 
     /// The lowest rank.
+    #[inline]
     #[must_use]
     pub fn first(&self) -> Option<u16> {
-        self.iter().next()
+        let (number, word) = (0_u16..).zip(self.0).find(|(_, word)| *word != 0)?;
+        let bit = u16::try_from(word.trailing_zeros()).ok()?;
+        Some(number.wrapping_mul(32).wrapping_add(bit))
     }
 }
 
@@ -82,6 +80,7 @@ impl RankSet {
     }
 
     /// Without a rank.
+    #[inline]
     #[must_use]
     pub fn without(mut self, rank: u16) -> Self {
         if let Some(word) = self.0.get_mut(usize::from(rank >> 5)) {

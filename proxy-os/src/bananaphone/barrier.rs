@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use proxy_core::phone::barrier::{Elsewhere, Gather, Participant, RankSet, Verdict};
+use proxy_core::phone::barrier::{Elsewhere, Gather, Meeting, Participant, RankSet, Verdict};
 use proxy_core::phone::layout::Segment;
 use proxy_core::phone::{Corrupt, Wake};
 
@@ -129,17 +129,10 @@ impl Barrier {
         if fork::is_child() {
             return;
         }
-        kill::point(Point::Arriving);
-        let (slot, me, within) = (self.slot, self.me, within.into());
-        let news = self.home.watch.news();
+        let (within, news) = (within.into(), self.home.watch.news());
         self.part.with_mut(|part| {
-            let wake = part.participant.arrive(exec);
-            kill::point(Point::Arrived);
-            wait::wake(part.segment.words(), wake);
-            part.exec = exec;
-            let generation = part.participant.generation();
-            let phase = Phase::Barrier { slot, generation };
-            part.waiting = Some(Waiting::new(phase, me, within).of(part.share));
+            // Behind the arrival, as others may wait for that alone.
+            let _ = part.arrive(exec, within, Participant::arrive).since();
             // So that the first poll looks at the table.
             part.looked.0 = news.wrapping_sub(1);
         });
@@ -213,12 +206,15 @@ impl Barrier {
     /// [`BusError::Wait`] with the verdict, which is the same for all participants; and as for [`Self::poll`].
     pub fn wait(&mut self, exec: u64, within: impl Into<Within>) -> Result<(), BusError> {
         in_owner()?;
-        self.arrive(exec, within);
-        let verdict = match self.gather()? {
-            Progress::Over(verdict) => verdict,
-            // A wait is never left pending.
-            Progress::Complete | Progress::Pending => self.pass()?,
-        };
+        let (within, pace, counters) = (within.into(), self.pace, &self.counters);
+        let verdict = self.part.with_mut(|part| {
+            part.arrive(exec, within, Participant::arrive_ready);
+            match part.gather(pace, counters)? {
+                Progress::Over(verdict) => Ok(verdict),
+                // A wait is never left pending.
+                Progress::Complete | Progress::Pending => part.decide(Verdict::Passed),
+            }
+        })?;
         match verdict {
             Verdict::Passed => Ok(()),
             verdict => Err(self.failure(verdict).into()),
@@ -231,15 +227,8 @@ impl Barrier {
     /// # Errors
     /// As for [`Self::poll`].
     pub fn gather(&mut self) -> Result<Progress, BusError> {
-        let (counters, pace) = (&self.counters, self.pace);
-        let progress = self.part.with_mut(|part| {
-            let segment = part.segment;
-            let waiting = part.waiting();
-            let over = wait::until(segment, pace, &waiting, counters, |stage| part.look(stage));
-            // Somebody may have decided since the last look, and then that stands.
-            over.unwrap_or_else(|| part.decide(part.late()).map(Progress::Over))
-        });
-        Ok(progress?)
+        let (pace, counters) = (self.pace, &self.counters);
+        Ok(self.part.with_mut(|part| part.gather(pace, counters))?)
     }
 
     /// The error of a generation that did not pass, with the bus as it is now.
@@ -274,17 +263,49 @@ fn in_owner() -> Result<(), BusError> {
 enum Glance {
     Over(Verdict),
     Complete,
-    /// The leader waits for this rank; the others for the leader.
+    /// For this rank's arrival, or for the verdict.
     Pending(Option<u16>),
 }
 
 impl<'a> Part<'a> {
-    /// The wait of the generation that was arrived at; before the first, one that is over.
-    fn waiting(&self) -> Waiting {
+    /// A wait of the generation that was arrived at.
+    fn begin(&self, within: Within) -> Waiting {
         let (slot, generation) = (self.slot, self.participant.generation());
         let phase = Phase::Barrier { slot, generation };
-        let none = || Waiting::new(phase, self.me, Within::from(Duration::ZERO)).of(self.share);
-        self.waiting.unwrap_or_else(none)
+        Waiting::new(phase, self.me, within).of(self.share)
+    }
+
+    /// The wait of the generation that was arrived at; before the first, one that is over.
+    fn waiting(&self) -> Waiting {
+        let none = || self.begin(Duration::ZERO.into());
+        self.waiting.clone().unwrap_or_else(none)
+    }
+
+    /// Arrives at the next generation, in one of the two ways.
+    #[inline]
+    fn arrive(
+        &mut self,
+        exec: u64,
+        within: Within,
+        arrive: impl FnOnce(&mut Participant<'a>, u64) -> Wake,
+    ) -> &Waiting {
+        kill::point(Point::Arriving);
+        let wake = arrive(&mut self.participant, exec);
+        kill::point(Point::Arrived);
+        wait::wake(self.segment.words(), wake);
+        self.exec = exec;
+        let waiting = self.begin(within);
+        self.waiting.insert(waiting)
+    }
+
+    /// Waits until this rank has something to do.
+    fn gather(&mut self, pace: Pace, counters: &Counters) -> Result<Progress, Corrupt> {
+        let (segment, waiting) = (self.segment, self.waiting());
+        let over = wait::until(segment, pace, &waiting, counters, |stage| self.look(stage));
+        // With the time at which it began.
+        self.waiting = Some(waiting);
+        // Somebody may have decided since the last look, and then that stands.
+        over.unwrap_or_else(|| self.decide(self.late()).map(Progress::Over))
     }
 
     /// Who is waited for: ranks that have not arrived, or the leader, which has not let them pass.
@@ -297,6 +318,11 @@ impl<'a> Part<'a> {
     }
 
     fn glance(&mut self) -> Result<Glance, Corrupt> {
+        match self.participant.meet(self.exec)? {
+            Meeting::Over(verdict) => return Ok(Glance::Over(verdict)),
+            Meeting::Missing(rank) => return Ok(Glance::Pending(Some(rank))),
+            Meeting::None => {}
+        }
         if let Some(verdict) = self.participant.verdict()? {
             return Ok(Glance::Over(verdict));
         }
@@ -338,8 +364,8 @@ impl<'a> Part<'a> {
 
     /// Whether this rank's deadline has passed.
     fn is_late(&self, now: Instant) -> bool {
-        self.waiting
-            .is_some_and(|waiting| waiting.deadline() <= now)
+        let waiting = self.waiting.as_ref();
+        waiting.is_some_and(|waiting| waiting.deadline() <= now)
     }
 
     /// This rank's opinion when its deadline has passed: where all ranks have arrived, the leader waits for another machine.
@@ -370,7 +396,7 @@ impl<'a> Part<'a> {
         }
         let news = match next {
             Some(rank) => self.participant.arrival_of(rank),
-            None => self.participant.released(),
+            None => Some(self.participant.released()),
         };
         match news {
             Some(news) if stage == Stage::Sleep => Look::Sleep(news, self.awaited()),

@@ -7,6 +7,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::sight::Sight;
+use super::wait::Crowd;
 use crate::log;
 
 /// One way to do without something that the system refuses.
@@ -78,6 +79,8 @@ pub(super) struct Counters {
     fallbacks: [AtomicU64; Fallback::ALL.len()],
     /// What a report sees of the rank besides.
     pub(super) sight: Sight,
+    /// How the rank waits.
+    pub(super) crowd: Crowd,
 }
 
 impl Counters {

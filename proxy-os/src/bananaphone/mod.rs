@@ -77,7 +77,7 @@ use frame::Place;
 use home::Home;
 use hub::{Hub, Terms};
 use kill::Point;
-use wait::{Look, Pace, Waiting};
+use wait::{Crowd, Look, Pace, Waiting};
 use watch::Connection;
 
 use crate::sys::fork;
@@ -103,11 +103,12 @@ pub struct Options {
     pub any_user: bool,
     /// Which ranks of a job these are, where they are not all: messages name them by their numbers in the job.
     pub share: Option<Share>,
-    /// How often a rank that waits looks before it yields; else 250 times, and 8 times where the machine has fewer CPUs than the bus ranks.
-    /// A look is some loads and a pause, a few tens of nanoseconds. Any number is taken: it costs the CPU, and hides neither the deadline nor a
-    /// death.
+    /// How often a rank that waits pauses and looks again before it yields; else 250 times, and not at all where more ranks run on its CPUs
+    /// than there are: those of the thread that calls [`Bus::create`], and ranks with the same. A look is some loads and a pause, a
+    /// few tens of nanoseconds. Any number is taken: it costs the CPU, and hides neither the deadline nor a death.
     pub spins: Option<u32>,
-    /// How often it yields its CPU and looks before it sleeps; else 3 times, and 4 times where CPUs are fewer. Any number, likewise.
+    /// How often it then yields its CPU and looks before it sleeps; else as long as it has waited for less than 50 microseconds. Any number,
+    /// likewise.
     pub yields: Option<u32>,
 }
 
@@ -145,8 +146,8 @@ impl Options {
         })
     }
 
-    fn pace(&self) -> Pace {
-        Pace::of(self.world, self.spins, self.yields)
+    const fn pace(&self) -> Pace {
+        Pace::of(self.spins, self.yields)
     }
 }
 
@@ -209,6 +210,7 @@ impl Bus {
 
     fn announce(&self) -> Result<(), JoinError> {
         self.ends.with(|ends| {
+            Crowd::tell(ends.segment, self.me);
             match Members::of(ends.segment).ready(self.me) {
                 Ok(news) => wait::wake(ends.segment.words(), news),
                 Err(MemberError::Corrupt(error)) => return Err(error.into()),

@@ -1,6 +1,6 @@
 //! The rendezvous against hubs and ranks that are not what they should be. The other side is played by the test.
 //!
-//! Requirements: H58, H61, H67.
+//! Requirements: H58, H61, H65, H67.
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -206,4 +206,52 @@ fn long_job_ids_are_told_apart() {
     assert_ne!(join::name(&one), join::name(&two));
     let bus = Bus::create(&Options::new(one, 0, 1)).unwrap();
     bus.connect(AMPLE).unwrap();
+}
+
+/// A budget that would last for minutes.
+#[test]
+fn h65_many_looks_and_many_yields_end_with_the_deadline() {
+    for (spins, yields) in [(u32::MAX, None), (0, Some(u32::MAX))] {
+        let mut options = Options::new(job(), 0, 2);
+        (options.spins, options.yields) = (Some(spins), yields);
+        let mut bus = Bus::create(&options).unwrap();
+        let start = Instant::now();
+        let waited = bus.recv(1, None, Duration::from_millis(20)).unwrap_err();
+        assert!(
+            start.elapsed() < AMPLE,
+            "{spins} {yields:?}: {:?}",
+            start.elapsed()
+        );
+        let BusError::Wait(error) = waited else {
+            panic!("{waited}");
+        };
+        assert_eq!(error.why, Why::Deadline);
+        assert!(error.elapsed >= Duration::from_millis(20), "{error}");
+    }
+}
+
+#[test]
+fn ranks_know_whether_they_share_their_cpus_when_all_are_there() {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let Some(many) = u16::try_from(cpus + 1).ok().filter(|many| *many <= 128) else {
+        println!("SKIPPED: fewer CPUs than ranks not available");
+        return;
+    };
+    let is_crowded = |bus: &Bus| {
+        bus.ends
+            .with(|ends| bus.counters.crowd.is_there(ends.segment, bus.me))
+    };
+    for world in [many - 1, many] {
+        let job = job();
+        let mut buses = Vec::new();
+        for rank in 0..world {
+            if let Some(first) = buses.first() {
+                assert!(is_crowded(first), "others may come");
+            }
+            buses.push(Bus::create(&Options::new(&job, rank, world)).unwrap());
+        }
+        for bus in &buses {
+            assert_eq!(is_crowded(bus), world == many, "{world} ranks, {cpus} CPUs");
+        }
+    }
 }

@@ -20,55 +20,125 @@ use crate::sys::{affinity, futex, thread};
 
 /// A sleep at most. Also what a lost wake-up costs.
 const SLICE: Duration = Duration::from_millis(100);
-/// Looks between two of the clock.
+/// Pauses between two looks at the clock.
 const CLOCK_EVERY: u32 = 64;
 /// Looks between two that overlook nothing, for budgets far larger than the usual ones: a fraction of a millisecond.
 const THOROUGH_EVERY: u32 = 4096;
 /// A poll where the kernel refuses to let us sleep on a word.
 const POLL: Duration = Duration::from_millis(1);
+/// How long to yield before a sleep, about what a sleep and its wake-up cost: so a wait never costs more than twice what it must.
+const PATIENCE: Duration = Duration::from_micros(50);
 
 /// How long to look before sleeping: a hand-off between running threads takes a fraction of a microsecond, one through a
-/// sleep 5 to 50. Spinning pays only while every rank has a CPU. Yields are few: one lets the rank that is waited for run, if it has the
-/// same CPU; but where others compute, each gives them a whole slice, and a sleeper that is woken gets its CPU back sooner.
+/// sleep 5 to 50, and a rank that sleeps makes the others wait as long, who then sleep, too. Looks in a row pay only where each
+/// rank has a CPU; else the next thing to do is to let the others run. Yields end by the clock and not by their number: where only ranks
+/// share a CPU, each takes as long as these run, and they are about to arrive; where others compute, the first takes the
+/// whole patience, and a sleeper that is woken gets its CPU back sooner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Pace {
-    spins: u32,
-    yields: u32,
+    /// Pauses before the first yield, if given.
+    spins: Option<u32>,
+    /// Yields before a sleep, if given.
+    yields: Option<u32>,
 }
 
 impl Pace {
-    /// For a bus of so many ranks; a number that is given counts instead.
-    pub(super) fn of(world: u16, spins: Option<u32>, yields: Option<u32>) -> Self {
-        let usual = Self::usual(world);
-        Self {
-            spins: spins.unwrap_or(usual.spins),
-            yields: yields.unwrap_or(usual.yields),
-        }
+    /// Pauses before the first yield where each rank has a CPU.
+    const ALONE: u32 = 250;
+    /// The same where ranks share CPUs.
+    const CROWDED: u32 = 0;
+
+    /// The usual one; a number that is given counts instead.
+    pub(super) const fn of(spins: Option<u32>, yields: Option<u32>) -> Self {
+        Self { spins, yields }
     }
 
-    fn usual(world: u16) -> Self {
-        if has_cpus(world.into()) {
-            Self {
-                spins: 250,
-                yields: 3,
-            }
-        } else {
-            // Others want this CPU, among them perhaps the one that is waited for.
-            Self {
-                spins: 8,
-                yields: 4,
-            }
+    /// What is to be done before a sleep in a wait that has shown nothing at its first look, made at `now`.
+    fn budget(self, crowded: bool, now: Instant, deadline: Instant) -> Budget {
+        let usual = if crowded { Self::CROWDED } else { Self::ALONE };
+        let (yields, end) = match self.yields {
+            Some(yields) => (yields, deadline),
+            None => (u32::MAX, deadline.min(now + PATIENCE)),
+        };
+        Budget {
+            looks: 1,
+            spins: self.spins.unwrap_or(usual),
+            yields,
+            end,
+            deadline,
         }
     }
 }
 
-/// Whether so many ranks have a CPU each.
-fn has_cpus(ranks: usize) -> bool {
-    static CPUS: OnceLock<usize> = OnceLock::new();
-    // One call, and where CPUs are few that is all; what a control group allows is in files, which take ten.
-    let few = affinity::current().is_ok_and(|cpus| cpus.len() < ranks);
-    let cpus = || std::thread::available_parallelism().map_or(1, Into::into);
-    !few && ranks <= *CPUS.get_or_init(cpus)
+/// What is left to be done before a sleep.
+#[derive(Debug, PartialEq, Eq)]
+struct Budget {
+    /// Made so far.
+    looks: u32,
+    spins: u32,
+    yields: u32,
+    /// Of the yields.
+    end: Instant,
+    /// Of the wait: a budget of many looks must not outlast it.
+    deadline: Instant,
+}
+
+impl Budget {
+    /// How the next look is to be made: a budget of many must not hide a death.
+    const fn stage(&mut self) -> Stage {
+        self.looks = self.looks.wrapping_add(1);
+        if self.looks.is_multiple_of(THOROUGH_EVERY) {
+            Stage::Sleep
+        } else {
+            Stage::Spin
+        }
+    }
+
+    /// Lets a moment pass before the next look; false = the budget or the wait is over.
+    fn pass(&mut self) -> bool {
+        if let Some(left) = self.spins.checked_sub(1) {
+            self.spins = left;
+            thread::pause();
+            return left % CLOCK_EVERY != 0 || Instant::now() < self.deadline;
+        }
+        let Some(left) = self.yields.checked_sub(1) else {
+            return false;
+        };
+        self.yields = left;
+        thread::sched_yield();
+        Instant::now() < self.end
+    }
+}
+
+/// Whether this rank shares its CPUs with other ranks of the bus, once that is known.
+#[derive(Debug, Default)]
+pub(super) struct Crowd(OnceLock<bool>);
+
+impl Crowd {
+    /// Tells the others on which CPUs this rank runs: those of the calling thread. One that the kernel tells nothing of counts as crowded.
+    pub(super) fn tell(segment: Segment<'_>, me: u16) {
+        let set = affinity::current().unwrap_or_default();
+        // FNV-1a. Two sets with one number would only make ranks yield earlier, or spin longer, than they should.
+        let number = set.iter().fold(0x811C_9DC5_u32, |hash, cpu| {
+            (hash ^ cpu).wrapping_mul(0x0100_0193)
+        });
+        // What a control group allows may be less, but is in files, which take ten calls: asked where the CPUs alone would be enough for all.
+        let mut cpus = set.len();
+        if cpus >= segment.geometry().world().into() {
+            cpus = std::thread::available_parallelism().map_or(cpus, usize::from);
+        }
+        let cpus = u32::try_from(cpus).unwrap_or(u32::MAX);
+        Members::of(segment).run_on(me, number.max(1), cpus);
+    }
+
+    /// Whether it does; asked where a wait is not over at its first look. Until all ranks have told theirs, they are taken to.
+    pub(super) fn is_there(&self, segment: Segment<'_>, me: u16) -> bool {
+        let known = || {
+            let crowded = Members::of(segment).is_crowded(me)?;
+            Some(*self.0.get_or_init(|| crowded))
+        };
+        self.0.get().copied().or_else(known).unwrap_or(true)
+    }
 }
 
 /// Why a look is made.
@@ -89,6 +159,8 @@ pub(super) enum Look<'a, T> {
 }
 
 /// Looks until something is there or the deadline has passed; looks at least once, and once more after the deadline.
+///
+/// A wait that is over at its first look asks for nothing else, not even the time.
 pub(super) fn until<'a, T>(
     segment: Segment<'a>,
     pace: Pace,
@@ -96,23 +168,15 @@ pub(super) fn until<'a, T>(
     counters: &Counters,
     mut look: impl FnMut(Stage) -> Look<'a, T>,
 ) -> Option<T> {
-    for round in 0..pace.spins.saturating_add(pace.yields) {
-        // A budget of many looks must not hide a death.
-        let stage = match round % THOROUGH_EVERY == THOROUGH_EVERY - 1 {
-            true => Stage::Sleep,
-            false => Stage::Spin,
-        };
-        if let Look::Done(done) = look(stage) {
+    if let Look::Done(done) = look(Stage::Spin) {
+        return Some(done);
+    }
+    let now = waiting.begin();
+    let crowded = counters.crowd.is_there(segment, waiting.rank);
+    let mut budget = pace.budget(crowded, now, waiting.deadline());
+    while budget.pass() {
+        if let Look::Done(done) = look(budget.stage()) {
             return Some(done);
-        }
-        // A budget of many looks must not outlast the deadline.
-        if round % CLOCK_EVERY == CLOCK_EVERY - 1 && left(waiting.deadline()).is_none() {
-            break;
-        }
-        if round < pace.spins {
-            thread::pause();
-        } else {
-            thread::sched_yield();
         }
     }
     let mut noting = counters.sight.noting();
@@ -190,41 +254,49 @@ pub(super) fn in_state(segment: Segment<'_>, state: State) -> RankSet {
 }
 
 /// One wait: what its error will say.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Waiting {
     pub(super) phase: Phase,
     pub(super) rank: u16,
     pub(super) within: Within,
     share: Option<Share>,
-    start: Instant,
+    /// When it began; nothing while nobody has had to wait. Most waits are over before a clock could be read.
+    start: OnceLock<Instant>,
 }
 
 impl Waiting {
-    /// A wait that begins now.
-    pub(super) fn new(phase: Phase, rank: u16, within: Within) -> Self {
+    /// A wait that begins with the first look that shows nothing, or with the first question when it began.
+    pub(super) const fn new(phase: Phase, rank: u16, within: Within) -> Self {
         Self {
             phase,
             rank,
             within,
             share: None,
-            start: Instant::now(),
+            start: OnceLock::new(),
         }
     }
 
     /// The same on a bus that has only these ranks of a job.
-    pub(super) const fn of(self, share: Option<Share>) -> Self {
+    pub(super) fn of(self, share: Option<Share>) -> Self {
         Self { share, ..self }
     }
 
-    /// When it began.
-    pub(super) const fn since(&self) -> Instant {
-        self.start
+    /// Begins, if it has not; returns the time.
+    fn begin(&self) -> Instant {
+        let now = Instant::now();
+        let _ = self.start.get_or_init(|| now);
+        now
+    }
+
+    /// When it began; it does with this call, if it has not.
+    pub(super) fn since(&self) -> Instant {
+        *self.start.get_or_init(Instant::now)
     }
 
     /// When it ends at the latest. A time beyond the clock's range is a century.
     pub(super) fn deadline(&self) -> Instant {
         let century = Duration::from_secs(100 * 365 * 24 * 3600);
-        self.start + self.within.time.min(century)
+        self.since() + self.within.time.min(century)
     }
 
     /// Its error, with the bus as it is now.
@@ -237,7 +309,7 @@ impl Waiting {
             missing,
             dead: in_state(segment, State::Dead),
             left: in_state(segment, State::Left),
-            elapsed: self.start.elapsed(),
+            elapsed: self.since().elapsed(),
             within: self.within,
             share: self.share,
         }
@@ -253,7 +325,7 @@ impl Waiting {
             missing: RankSet::default(),
             dead: RankSet::default(),
             left: RankSet::default(),
-            elapsed: self.start.elapsed(),
+            elapsed: self.since().elapsed(),
             within: self.within,
             share: self.share,
         }
@@ -265,13 +337,64 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pace_that_is_given_counts_and_else_the_one_for_so_many_ranks() {
-        let usual = Pace::usual(1);
-        assert_eq!((usual.spins, usual.yields), (250, 3));
-        assert_eq!(Pace::of(1, None, None), usual);
-        let given = Pace::of(1, Some(7), None);
-        assert_eq!((given.spins, given.yields), (7, 3));
-        let crowded = Pace::of(u16::MAX, None, Some(0));
-        assert_eq!((crowded.spins, crowded.yields), (8, 0));
+    fn a_pace_that_is_given_counts_and_else_the_one_for_ranks_with_a_cpu_each_or_without() {
+        let now = Instant::now();
+        let deadline = now + Duration::from_secs(9);
+        let budget = |spins, yields, crowded| {
+            let budget = Pace::of(spins, yields).budget(crowded, now, deadline);
+            (budget.spins, budget.yields, budget.end)
+        };
+        let patience = now + PATIENCE;
+        assert_eq!(budget(None, None, false), (Pace::ALONE, u32::MAX, patience));
+        assert_eq!(
+            budget(None, None, true),
+            (Pace::CROWDED, u32::MAX, patience)
+        );
+        assert_eq!(budget(Some(7), None, true), (7, u32::MAX, patience));
+        assert_eq!(budget(None, Some(3), false), (Pace::ALONE, 3, deadline));
+        assert_eq!(budget(Some(0), Some(0), true), (0, 0, deadline));
+        let soon = Pace::of(None, None).budget(true, now, now);
+        assert_eq!(
+            (soon.end, soon.deadline),
+            (now, now),
+            "not longer than the wait"
+        );
+    }
+
+    #[test]
+    fn a_budget_ends_with_its_numbers_or_with_the_clock() {
+        let later = Instant::now() + Duration::from_secs(600);
+        let passed = |spins, yields, end, deadline| {
+            let mut budget = Budget {
+                looks: 1,
+                spins,
+                yields,
+                end,
+                deadline,
+            };
+            let passes = std::iter::from_fn(|| budget.pass().then_some(())).count();
+            (passes, budget.spins, budget.yields)
+        };
+        assert_eq!(passed(70, 5, later, later), (75, 0, 0));
+        let over = Instant::now();
+        // A look follows each pass but the last, whose look is the one before the sleep.
+        assert_eq!(passed(0, u32::MAX, over, later), (0, 0, u32::MAX - 1));
+        let (passes, spins, yields) = passed(u32::MAX, 5, over, over);
+        assert!(
+            passes < 64 && u32::MAX - spins <= 64 && yields == 5,
+            "{passes} {spins} {yields}"
+        );
+    }
+
+    #[test]
+    fn a_wait_begins_once_and_not_before_it_must() {
+        let waiting = Waiting::new(Phase::Send, 1, Duration::from_secs(3).into());
+        assert_eq!(waiting.start.get(), None);
+        let before = Instant::now();
+        let begun = waiting.begin();
+        assert!(begun >= before && waiting.since() == begun);
+        assert!(waiting.begin() >= begun && waiting.since() == begun);
+        assert_eq!(waiting.deadline(), begun + Duration::from_secs(3));
+        assert_eq!(waiting.clone().since(), begun, "with its copies");
     }
 }

@@ -82,6 +82,27 @@ fn what_a_member_tells_about_itself_is_read() {
 }
 
 #[test]
+fn ranks_are_crowded_where_more_have_told_the_same_cpus_than_there_are() {
+    on_bus(4, 0, 2, |segment| {
+        let members = Members::of(segment);
+        assert_eq!(members.is_crowded(4), None, "no rank of this bus");
+        members.run_on(4, 7, 1);
+        // Two on two CPUs, one on its own, one that has not told.
+        for (rank, set, cpus) in [(0, 7, 2), (1, 7, 2), (2, 9, 1)] {
+            assert_eq!(members.is_crowded(0), None);
+            members.run_on(rank, set, cpus);
+        }
+        assert_eq!(members.is_crowded(0), None, "rank 3 may come there");
+        members.run_on(3, 9, 1);
+        assert_eq!(
+            [0, 1, 2, 3].map(|rank| members.is_crowded(rank)),
+            [Some(false), Some(false), Some(true), Some(true)]
+        );
+        assert_eq!(members.process(0), Some((0, 0)), "words of their own");
+    });
+}
+
+#[test]
 fn who_waits_for_a_member_is_called_by_each_change() {
     with_state(Free, |segment, members| {
         let sleeper = segment.member_signal(RANK).unwrap().sleep();

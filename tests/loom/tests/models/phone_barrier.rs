@@ -2,7 +2,7 @@
 //!
 //! Requirements: H21.
 
-use proxy_core::phone::barrier::{Gather, Participant, RankSet, Verdict};
+use proxy_core::phone::barrier::{Gather, Meeting, Participant, RankSet, Verdict};
 use proxy_loom::bus::Bus;
 use proxy_loom::rt::{self, Arc};
 
@@ -16,7 +16,7 @@ fn participant(bus: &Bus, me: u16) -> Participant<'_> {
 fn pass(bus: &Bus, rank: &mut Participant<'_>, exec: u64) -> Verdict {
     bus.obey(rank.arrive(exec));
     if !rank.is_leader() {
-        return bus.wait(|| rank.verdict().unwrap().ok_or(rank.released().unwrap()));
+        return bus.wait(|| rank.verdict().unwrap().ok_or(rank.released()));
     }
     let opinion = bus.wait(|| match rank.gather(exec) {
         Gather::Complete => Ok(Verdict::Passed),
@@ -164,9 +164,87 @@ fn h21_a_forgone_generation_passes_for_nobody() {
     rt::model("phone barrier, forgone", 5000, forgone);
 }
 
+/// What a rank that is ready has been told so far.
+fn told(rank: &mut Participant<'_>, exec: u64) -> Option<Verdict> {
+    match rank.meet(exec).unwrap() {
+        Meeting::Over(verdict) => Some(verdict),
+        Meeting::Missing(_) => None,
+        Meeting::None => rank.verdict().unwrap(),
+    }
+}
+
+/// Two that are ready, twice, back to back.
+fn met() {
+    let bus = Bus::new(2, 1);
+    let members = [0, 1].map(|me| {
+        let bus = Arc::clone(&bus);
+        rt::spawn(move || {
+            let mut rank = participant(&bus, me);
+            bus.obey(rank.arrive_ready(1));
+            let other = rank.arrival_of(1 - me).unwrap();
+            let verdict = bus.wait(|| told(&mut rank, 1).ok_or(other));
+            assert_eq!(verdict, Verdict::Passed);
+            bus.obey(rank.arrive_ready(2));
+        })
+    });
+    members.into_iter().for_each(rt::join);
+    for me in 0..2 {
+        let verdict = told(&mut participant(&bus, me), 2);
+        assert_eq!(verdict, Some(Verdict::Passed));
+    }
+}
+
+#[test]
+fn two_that_are_ready_pass_back_to_back() {
+    rt::model("phone meeting", 1000, met);
+}
+
+/// Two are ready. One looks once: if it does not see the other its deadline has passed, else it goes on and fails the next generation. The
+/// other is slow to see either.
+fn missed() {
+    let bus = Bus::new(2, 1);
+    let hasty = {
+        let bus = Arc::clone(&bus);
+        rt::spawn(move || {
+            let mut rank = participant(&bus, 0);
+            bus.obey(rank.arrive_ready(1));
+            match told(&mut rank, 1) {
+                Some(verdict) => {
+                    let (failed, wake) = rank.forgo(2);
+                    bus.obey(wake);
+                    assert_eq!(failed.unwrap().0, Verdict::Cancelled(0));
+                    verdict
+                }
+                None => rank.decide(Verdict::TimedOut(0)).unwrap().0,
+            }
+        })
+    };
+    let slow = {
+        let bus = Arc::clone(&bus);
+        rt::spawn(move || {
+            let mut rank = participant(&bus, 1);
+            bus.obey(rank.arrive_ready(1));
+            told(&mut rank, 1)
+        })
+    };
+    let (hasty, early) = (rt::join(hasty), rt::join(slow));
+    let again = told(&mut participant(&bus, 1), 1);
+    assert_eq!(again, Some(hasty));
+    assert!(
+        early.is_none_or(|verdict| verdict == hasty),
+        "{early:?} {hasty:?}"
+    );
+}
+
+#[test]
+fn h21_two_that_are_ready_end_alike_however_one_gives_up() {
+    rt::model("phone meeting, missed", 60, missed);
+}
+
 #[cfg(loom)]
 #[test]
 fn twins() {
     use proxy_core::Edge;
+    rt::must_fail_without(Edge::PhoneSleep, "phone meeting, missed", missed);
     rt::must_fail_without(Edge::PhoneSignal, "phone barrier", two);
 }

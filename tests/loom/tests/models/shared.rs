@@ -51,6 +51,10 @@ const SHARED: &[(&str, Looked)] = &[
         At(&["phone verdict", "phone barrier, forgone"]),
     ),
     (
+        "proxy-core/src/phone/barrier/meeting.rs",
+        At(&["phone meeting", "phone meeting, missed"]),
+    ),
+    (
         "proxy-core/src/phone/layout.rs",
         At(&["phone ring", "phone barrier", "phone sleep"]),
     ),

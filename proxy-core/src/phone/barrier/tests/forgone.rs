@@ -4,9 +4,9 @@
 
 use std::vec::Vec;
 
-use super::{arrive, forgo, on_barrier, pass, wind};
+use super::{arrive, forgo, on_barrier, participant, pass, wind};
 use crate::phone::Wake;
-use crate::phone::barrier::Verdict;
+use crate::phone::barrier::{GENERATIONS, Verdict};
 use crate::phone::tests::on_bus;
 
 #[test]
@@ -50,7 +50,7 @@ fn h21_who_forgoes_what_has_failed_already_learns_why() {
 /// A rank that has not read that a generation passed does so after another has forgone the next ones, also where numbers wrap.
 #[test]
 fn h21_a_forgone_generation_hides_no_pass_from_who_is_slow() {
-    for start in [0, (1 << 20) - 2, u32::MAX - 1] {
+    for start in [0, (1 << 20) - 2, GENERATIONS - 1] {
         on_bus(2, 2, 2, |segment| {
             let mut all = wind(segment, start);
             all.iter_mut().for_each(|rank| arrive(rank, 1));
@@ -64,6 +64,24 @@ fn h21_a_forgone_generation_hides_no_pass_from_who_is_slow() {
                 assert_eq!(all[1].verdict(), Ok(Some(failed)));
             }
             pass(&mut all, 5);
+        });
+    }
+}
+
+/// What a rank knows of generations that passed outlives its handle, whether that has forgone one or not.
+#[test]
+fn h21_a_handle_that_is_made_again_hides_no_pass_from_who_is_slow() {
+    for before in 0..3 {
+        on_barrier(2, |segment, mut all| {
+            pass(&mut all, 1);
+            all.iter_mut().for_each(|rank| arrive(rank, 2));
+            let decided = all[0].decide(Verdict::Passed);
+            assert_eq!(decided, Ok((Verdict::Passed, Wake::Nobody)));
+            let failed = Verdict::Cancelled(0);
+            (0..before).for_each(|_| assert_eq!(forgo(&mut all[0], 3), failed));
+            all[0] = participant(segment, 0);
+            assert_eq!(forgo(&mut all[0], 3), failed);
+            assert_eq!(all[1].verdict(), Ok(Some(Verdict::Passed)));
         });
     }
 }
