@@ -12,7 +12,7 @@ use super::channel::{Ends, INTERNAL};
 use super::counters::Counters;
 use super::error::{BusError, Why};
 use super::frame::{Kind, Partial, Place, begin, corrupt};
-use super::wait::{self, Look, Waiting};
+use super::wait::{self, Look, Stage, Waiting};
 use crate::sys::copy;
 
 /// Messages with other tags that may wait per sender.
@@ -242,9 +242,10 @@ impl<'a> Ends<'a> {
         let (segment, pace) = (self.segment, self.pace);
         let missing = RankSet::default().with(from);
         let news = self.news(from)?;
-        let found = wait::until(segment, pace, waiting, counters, |_| {
+        let found = wait::until(segment, pace, waiting, counters, |stage| {
             match look(self) {
                 Ok(Some(found)) => return Look::Done(Ok(found)),
+                Ok(None) if stage == Stage::Spin => return Look::Sleep(news, missing),
                 Ok(None) => {}
                 Err(error) => return Look::Done(Err(error)),
             }
