@@ -166,6 +166,7 @@ impl<'a> Reserved<'_, 'a> {
     /// Where the payload goes: words in order, in two pieces where the ring ends between them. All of it in memory order, so that
     /// bytes can be copied as they are; the last word may be filled in part.
     #[must_use]
+    #[inline]
     pub fn payload(&self) -> [&'a [Word]; 2] {
         let Producer {
             segment, me, tail, ..
@@ -174,6 +175,7 @@ impl<'a> Reserved<'_, 'a> {
     }
 
     /// Lets its readers see the message. What was written to the payload before is what they read.
+    #[inline]
     pub fn commit(self) -> Wake {
         let Self {
             producer,
@@ -217,6 +219,7 @@ impl<'a> Producer<'a> {
     }
 
     /// Room for a message of so many bytes, or why there is none.
+    #[inline]
     pub fn reserve(
         &mut self,
         to: To,
@@ -400,7 +403,7 @@ impl<'a> Reader<'a> {
                 }
                 continue;
             };
-            get(arrived.payload(), room);
+            get(self.payload(&arrived), room);
             if let Some(wake) = self.take(&arrived) {
                 let tag = arrived.tag;
                 return Ok(Received { bytes, tag, wake });
@@ -410,7 +413,8 @@ impl<'a> Reader<'a> {
     }
 
     /// Looks at the next message that is for this rank, which stays where it is.
-    pub fn peek(&mut self) -> Result<Arrived<'a>, RecvError> {
+    #[inline]
+    pub fn peek(&mut self) -> Result<Arrived, RecvError> {
         let cells = self.segment.geometry().cells();
         // Each round has the cursor on by a cell at least. A ring that is over a lap further meanwhile has news on its tail.
         for _ in 0..=cells {
@@ -420,8 +424,6 @@ impl<'a> Reader<'a> {
                 bytes: header.bytes,
                 tag: header.tag,
                 at,
-                next: at.wrapping_add(header.cells()),
-                reader: (self.segment, self.producer),
             };
             if header.cells() > cells {
                 // Else it was for others, and the cell has been used again while we looked.
@@ -445,36 +447,34 @@ impl<'a> Reader<'a> {
     /// Whether a message that was seen is one for this rank and still to be taken. If not, look again: the producer has moved on, as what stood
     /// there was for others.
     #[must_use]
-    pub fn stands(&self, arrived: &Arrived<'a>) -> bool {
+    pub fn stands(&self, arrived: &Arrived) -> bool {
         self.cursor.is_still(arrived.at)
+    }
+
+    /// Where the payload of a message lies that was seen, see [`Reserved::payload`].
+    #[must_use]
+    #[inline]
+    pub fn payload(&self, arrived: &Arrived) -> [&'a [Word]; 2] {
+        cell::payload(&self.segment, self.producer, arrived.at, arrived.bytes)
     }
 
     /// Takes a message that was seen, and whose payload was copied: only now is what was copied sure to be of it. `None`: it was for
     /// others, see [`Self::stands`].
-    pub fn take(&mut self, arrived: &Arrived<'a>) -> Option<Wake> {
-        self.cursor.exchange(arrived.at, arrived.next).ok()
+    #[inline]
+    pub fn take(&mut self, arrived: &Arrived) -> Option<Wake> {
+        let next = arrived.at.wrapping_add(cell::count(arrived.bytes));
+        self.cursor.exchange(arrived.at, next).ok()
     }
 }
 
 /// A message that was seen in a ring. Nothing of it counts before [`Reader::stands`] or [`Reader::take`] say so.
 #[derive(Debug, Clone, Copy)]
-pub struct Arrived<'a> {
+pub struct Arrived {
     /// Its bytes.
     pub bytes: usize,
     /// Its tag.
     pub tag: u32,
     at: u32,
-    next: u32,
-    reader: (Segment<'a>, u16),
-}
-
-impl<'a> Arrived<'a> {
-    /// Where its payload lies, see [`Reserved::payload`].
-    #[must_use]
-    pub fn payload(&self) -> [&'a [Word]; 2] {
-        let (segment, producer) = &self.reader;
-        cell::payload(segment, *producer, self.at, self.bytes)
-    }
 }
 
 #[cfg(test)]

@@ -29,9 +29,9 @@ pub(super) struct Incoming {
 }
 
 /// The next message of a ring.
-enum Next<'a> {
+enum Next {
     /// In one frame, which is still in the ring.
-    Frame(u32, Arrived<'a>),
+    Frame(u32, Arrived),
     /// Put together from frames.
     Whole(u32, Vec<u8>),
 }
@@ -50,12 +50,12 @@ impl<'a> Ends<'a> {
     }
 
     /// Keeps a message for whoever asks for it later.
-    fn set_aside(&mut self, from: u16, next: Next<'a>) {
+    fn set_aside(&mut self, from: u16, next: Next) {
         let (tag, message) = match next {
             Next::Whole(tag, message) => (tag, message),
             Next::Frame(tag, frame) => {
                 let mut message = vec![0; frame.bytes];
-                copy::get(frame.payload(), &mut message);
+                self.copy(from, &frame, &mut message);
                 if !self.take_frame(from, tag, &frame) {
                     return;
                 }
@@ -67,8 +67,16 @@ impl<'a> Ends<'a> {
             .push_back((tag, message));
     }
 
+    /// Copies the payload of a frame.
+    fn copy(&self, from: u16, frame: &Arrived, into: &mut [u8]) {
+        if let Some(Some(reader)) = self.readers.get(usize::from(from)) {
+            copy::get(reader.payload(frame), into);
+        }
+    }
+
     /// Takes a frame whose payload was copied. False = the copy is of something else: look again.
-    fn take_frame(&mut self, from: u16, tag: u32, frame: &Arrived<'a>) -> bool {
+    #[inline]
+    fn take_frame(&mut self, from: u16, tag: u32, frame: &Arrived) -> bool {
         let place = usize::from(from);
         let reader = self.readers.get_mut(place).and_then(Option::as_mut);
         let Some(wake) = reader.and_then(|reader| reader.take(frame)) else {
@@ -86,7 +94,8 @@ impl<'a> Ends<'a> {
     }
 
     /// The next message in a ring, whatever its tag.
-    fn next(&mut self, from: u16) -> Result<Option<Next<'a>>, BusError> {
+    #[inline]
+    fn next(&mut self, from: u16) -> Result<Option<Next>, BusError> {
         loop {
             let reader = self.readers.get_mut(usize::from(from));
             let Some(reader) = reader.and_then(Option::as_mut) else {
@@ -119,7 +128,7 @@ impl<'a> Ends<'a> {
         from: u16,
         kind: Kind,
         tag: u32,
-        frame: &Arrived<'a>,
+        frame: &Arrived,
     ) -> Result<Option<Vec<u8>>, BusError> {
         let place = usize::from(from);
         let mut partial = self.incoming[place].partial.take();
@@ -131,7 +140,10 @@ impl<'a> Ends<'a> {
         };
         let before = bytes.len();
         bytes.resize(before + frame.bytes, 0);
-        copy::get(frame.payload(), &mut bytes[before..]);
+        let into = &mut bytes[before..];
+        if let Some(reader) = self.readers.get(place).and_then(Option::as_ref) {
+            copy::get(reader.payload(frame), into);
+        }
         if !self.take_frame(from, tag, frame) {
             bytes.truncate(before);
         } else if kind == Kind::First {
@@ -209,11 +221,12 @@ impl<'a> Ends<'a> {
     }
 
     /// Copies a message out of the ring and takes it. `None` = it was for others after all.
+    #[inline]
     fn take_to(
         &mut self,
         from: u16,
         tag: u32,
-        frame: &Arrived<'a>,
+        frame: &Arrived,
         place: &mut Place<'_>,
     ) -> Result<Option<usize>, BusError> {
         let bytes = frame.bytes;
@@ -227,7 +240,7 @@ impl<'a> Ends<'a> {
             crowd.rotate_right(1);
             return Err(BusError::TooSmall { bytes });
         };
-        copy::get(frame.payload(), room);
+        self.copy(from, frame, room);
         Ok(self.take_frame(from, tag, frame).then_some(bytes))
     }
 

@@ -19,6 +19,7 @@ const CELL: usize = LINE * 4;
 const EVERYBODY: u32 = u32::MAX;
 
 /// Cells of a message of `bytes` bytes.
+#[inline]
 pub(super) fn count(bytes: usize) -> u32 {
     let cells = bytes.saturating_add(HEADER * 4).div_ceil(CELL);
     u32::try_from(cells).unwrap_or(u32::MAX)
@@ -45,6 +46,7 @@ pub(super) struct Header {
 
 impl Header {
     /// The message that begins at `position`, if one does.
+    #[inline]
     pub(super) fn read(segment: &Segment<'_>, producer: u16, position: u32) -> Option<Self> {
         let line = segment.line(segment.geometry().cell(producer, position))?;
         let [stamp, bytes, to, tag] = line.first_chunk::<HEADER>()?;
@@ -77,6 +79,7 @@ impl Header {
 
 /// Where the payload of a message of `bytes` bytes lies that begins at `position`: words in order, in two pieces where the ring
 /// ends between them.
+#[inline]
 pub(super) fn payload<'a>(
     segment: &Segment<'a>,
     producer: u16,
@@ -99,6 +102,7 @@ pub(super) fn clear(segment: &Segment<'_>, producer: u16, position: u32) {
 }
 
 /// Writes the header of a message whose payload is there, its stamp last.
+#[inline]
 pub(super) fn publish(
     segment: &Segment<'_>,
     producer: u16,
@@ -139,6 +143,7 @@ fn store(word: &Word, value: u32, order: Ordering) {
 }
 
 /// Copies a payload to its place, word by word: for those who have nothing faster. O(bytes).
+#[inline]
 pub fn put(pieces: [&[Word]; 2], bytes: &[u8]) {
     let (whole, rest) = bytes.as_chunks::<4>();
     let mut words = pieces.into_iter().flatten();
@@ -154,6 +159,7 @@ pub fn put(pieces: [&[Word]; 2], bytes: &[u8]) {
 }
 
 /// Copies a payload out, word by word: for those who have nothing faster. O(bytes).
+#[inline]
 pub fn get(pieces: [&[Word]; 2], bytes: &mut [u8]) {
     let (whole, rest) = bytes.as_chunks_mut::<4>();
     let mut words = pieces.into_iter().flatten();
