@@ -217,6 +217,7 @@ impl Geometry {
 
     /// The words of the cells of rank `rank`, which it alone writes: what it must have memory for to publish.
     #[must_use]
+    #[inline]
     pub fn ring(&self, rank: u16) -> core::ops::Range<usize> {
         let start = self.cell(rank, 0);
         start..start.wrapping_add(lines(index(self.cells)))
@@ -228,14 +229,17 @@ impl Geometry {
         self.cells_at()
     }
 
+    #[inline]
     pub(super) fn member(&self, rank: u16) -> usize {
         HEADER.wrapping_add(lines(rank.into()))
     }
 
+    #[inline]
     pub(super) fn verdict(&self, barrier: u16) -> usize {
         self.member(self.world).wrapping_add(lines(barrier.into()))
     }
 
+    #[inline]
     pub(super) fn arrival(&self, barrier: u16, rank: u16) -> usize {
         let place = usize::from(barrier)
             .wrapping_mul(self.world.into())
@@ -243,11 +247,13 @@ impl Geometry {
         self.verdict(self.barriers).wrapping_add(lines(place))
     }
 
+    #[inline]
     pub(super) fn tail(&self, rank: u16) -> usize {
         self.arrival(self.barriers, 0)
             .wrapping_add(lines(rank.into()))
     }
 
+    #[inline]
     pub(super) fn cursor(&self, producer: u16, reader: u16) -> usize {
         let place = usize::from(producer)
             .wrapping_mul(self.world.into())
@@ -255,11 +261,13 @@ impl Geometry {
         self.tail(self.world).wrapping_add(lines(place))
     }
 
+    #[inline]
     fn cells_at(&self) -> usize {
         self.cursor(self.world, 0)
     }
 
     /// First word of the cell at `position` of a ring; positions count on over the laps.
+    #[inline]
     pub(super) fn cell(&self, producer: u16, position: u32) -> usize {
         // Cells are a power of two, so the mask is the remainder, also across the wrap of positions.
         let cell = index(position & self.cells.wrapping_sub(1));
@@ -425,16 +433,19 @@ impl<'a> Segment<'a> {
         self.words
     }
 
+    #[inline]
     pub(super) fn signal(&self, index: usize) -> Option<Signal<'a>> {
         Signal::new(self.words, index)
     }
 
+    #[inline]
     pub(super) fn line(&self, index: usize) -> Option<&'a [Word]> {
         self.words.get(index..index.checked_add(LINE)?)
     }
 
     /// The signal on which news of a member come.
     #[must_use]
+    #[inline]
     pub fn member_signal(&self, rank: u16) -> Option<Signal<'a>> {
         if rank < self.geometry.world {
             self.signal(self.geometry.member(rank))

@@ -124,6 +124,7 @@ impl<'a> Members<'a> {
     }
 
     /// State of a rank.
+    #[inline]
     pub fn state(&self, rank: u16) -> Result<State, MemberError> {
         Self::named(rank, self.signal(rank)?.load())
     }
@@ -210,6 +211,7 @@ impl<'a> Members<'a> {
         line.get(WORDS..)?.first_chunk()
     }
 
+    #[inline]
     fn signal(&self, rank: u16) -> Result<Signal<'a>, MemberError> {
         self.0.member_signal(rank).ok_or(MemberError::NoSuchRank {
             rank,
@@ -235,6 +237,7 @@ impl<'a> Members<'a> {
         Err(Self::corrupt(rank, found))
     }
 
+    #[inline]
     fn named(rank: u16, found: u32) -> Result<State, MemberError> {
         let state = State::ALL.into_iter().find(|state| state.word() == found);
         state.ok_or_else(|| Self::corrupt(rank, found))

@@ -162,7 +162,7 @@ pub struct Reserved<'p, 'a> {
     end: u32,
 }
 
-impl<'a> Reserved<'_, 'a> {
+impl<'p, 'a> Reserved<'p, 'a> {
     /// Where the payload goes: words in order, in two pieces where the ring ends between them. All of it in memory order, so that
     /// bytes can be copied as they are; the last word may be filled in part.
     #[must_use]
@@ -174,9 +174,16 @@ impl<'a> Reserved<'_, 'a> {
         cell::payload(segment, *me, *tail, self.bytes)
     }
 
-    /// Lets its readers see the message. What was written to the payload before is what they read.
+    /// Lets its readers see the message, and says whom to wake. What was written to the payload before is what they read.
     #[inline]
     pub fn commit(self) -> Wake {
+        self.commit_uncalled().call()
+    }
+
+    /// The same, but readers that sleep are not called before [`Producer::call`], which must follow: it waits until the message's line is
+    /// here to be written, and a rank that looks at others' rings first lets their lines come meanwhile.
+    #[inline]
+    pub fn commit_uncalled(self) -> &'p Producer<'a> {
         let Self {
             producer,
             to,
@@ -192,9 +199,10 @@ impl<'a> Reserved<'_, 'a> {
             (to, tag, bytes),
         );
         producer.tail = end;
-        let tail = producer.segment.geometry().tail(producer.me);
-        let tail = producer.segment.signal(tail);
-        tail.map_or(Wake::Nobody, |tail| tail.store(end))
+        if let Some(news) = producer.news() {
+            news.publish(end);
+        }
+        producer
     }
 }
 
@@ -265,6 +273,17 @@ impl<'a> Producer<'a> {
         if is_dirty && end.wrapping_sub(self.slowest) < cells {
             cell::clear(&self.segment, self.me, end);
         }
+    }
+
+    /// Calls the readers that sleep until a message comes.
+    #[inline]
+    pub fn call(&self) -> Wake {
+        self.news().map_or(Wake::Nobody, |news| news.nudge())
+    }
+
+    fn news(&self) -> Option<Signal<'a>> {
+        let tail = self.segment.geometry().tail(self.me);
+        self.segment.signal(tail)
     }
 
     /// The signal to sleep on while `reader` keeps the ring full.

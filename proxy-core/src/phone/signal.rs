@@ -39,6 +39,7 @@ pub struct Signal<'a> {
 
 impl<'a> Signal<'a> {
     /// The signal whose words begin with word `index` of the segment.
+    #[inline]
     pub(super) fn new(words: &'a [Word], index: usize) -> Option<Self> {
         let [value, sleepers, calls] = words.get(index..)?.first_chunk::<WORDS>()?;
         Some(Self {
@@ -88,6 +89,7 @@ impl<'a> Signal<'a> {
 
     /// Whether the value is still `seen`. Unlike a load it cannot answer from the past: while it says yes, nothing has been
     /// done that only comes after another value.
+    #[inline]
     pub(super) fn is_still(&self, seen: u32) -> bool {
         self.replace(seen, seen).is_ok()
     }

@@ -163,6 +163,25 @@ impl<'a> Ends<'a> {
         waiting: &Waiting,
         counters: &Counters,
     ) -> Result<(), BusError> {
+        self.publish(to, word, bytes, waiting, counters)?;
+        self.call();
+        Ok(())
+    }
+
+    /// Wakes those who sleep until a frame comes.
+    pub(super) fn call(&self) {
+        wait::wake(self.segment.words(), self.producer.call());
+    }
+
+    /// Writes one frame as soon as there is room. [`Self::call`] must follow.
+    pub(super) fn publish(
+        &mut self,
+        to: To,
+        word: u32,
+        bytes: &[u8],
+        waiting: &Waiting,
+        counters: &Counters,
+    ) -> Result<(), BusError> {
         let (segment, pace) = (self.segment, self.pace);
         let mut slow = None;
         let sent = wait::until(segment, pace, waiting, counters, |_| {
@@ -189,7 +208,7 @@ impl<'a> Ends<'a> {
         })
     }
 
-    /// Tries to send a frame. `Ok(Some)` = this reader leaves no room for it.
+    /// Tries to write a frame. `Ok(Some)` = this reader leaves no room for it.
     fn try_frame(
         &mut self,
         to: To,
@@ -202,9 +221,8 @@ impl<'a> Ends<'a> {
             Ok(reserved) => {
                 copy::put(reserved.payload(), bytes);
                 kill::point(Point::Prepared);
-                let news = reserved.commit();
+                reserved.commit_uncalled();
                 kill::point(Point::Published);
-                wait::wake(self.segment.words(), news);
                 Ok(None)
             }
             Err(SendError::Full { reader }) => Ok(Some(reader)),

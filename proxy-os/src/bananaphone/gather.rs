@@ -13,7 +13,7 @@ use proxy_core::phone::ring::To;
 use super::channel::{Ends, INTERNAL};
 use super::counters::Counters;
 use super::error::{BusError, Why};
-use super::frame::Place;
+use super::frame::{Kind, Place};
 use super::wait::{self, Look, Stage, Waiting};
 
 /// The contributions that are complete, by rank.
@@ -83,8 +83,9 @@ impl<'a> Ends<'a> {
             let tag = INTERNAL | (self.gathers & (INTERNAL - 1));
             self.forget_own_but(tag);
             let sent = &own[from..from + length];
-            self.send(To::Everybody, tag, sent, waiting, counters)?;
-            // After it was sent, while the others read it.
+            let word = Kind::Whole.word(tag);
+            self.publish(To::Everybody, word, sent, waiting, counters)?;
+            // After it was written, while the others read it.
             all[place + from..][..length].copy_from_slice(sent);
             let part = Part {
                 tag,
@@ -97,7 +98,7 @@ impl<'a> Ends<'a> {
         Ok(())
     }
 
-    /// Waits for one part of every other rank.
+    /// Waits for one part of every other rank, the own one having been written.
     fn gather_part(
         &mut self,
         all: &mut [u8],
@@ -107,6 +108,12 @@ impl<'a> Ends<'a> {
     ) -> Result<(), BusError> {
         let (segment, pace) = (self.segment, self.pace);
         let mut pending: RankSet = self.peers().collect();
+        // Looked at before the sleepers are called, so that lines go both ways at the same time.
+        let early = self.look_for_part(all, part, &mut pending, Stage::Spin, waiting);
+        self.call();
+        if let Look::Done(done) = early {
+            return done;
+        }
         let ended = wait::until(segment, pace, waiting, counters, |stage| {
             self.look_for_part(all, part, &mut pending, stage, waiting)
         });
