@@ -282,8 +282,7 @@ impl<'a> Producer<'a> {
     }
 
     fn news(&self) -> Option<Signal<'a>> {
-        let tail = self.segment.geometry().tail(self.me);
-        self.segment.signal(tail)
+        self.segment.signal(self.segment.geometry().tail(self.me))
     }
 
     /// The signal to sleep on while `reader` keeps the ring full.

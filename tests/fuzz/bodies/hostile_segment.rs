@@ -315,7 +315,7 @@ fn signals(input: &mut Input<'_>, segment: Segment<'_>, own: &Ends<'_>) {
         0 => segment.member_signal(rank),
         1 => own.producer.room(rank),
         2 => own.readers.first().map(Reader::news),
-        _ => own.participants.first().and_then(Participant::released),
+        _ => own.participants.first().map(Participant::released),
     };
     if let Some(signal) = slept {
         let sleeping = signal.sleep();
