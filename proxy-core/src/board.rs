@@ -221,6 +221,7 @@ impl Slot {
     }
 
     /// Edge 3, by the worker only. `live` is the word as published; `code` counts only with DONE.
+    #[inline]
     pub(crate) fn report(&self, live: Word, state: RunState, code: Status) {
         if state == RunState::Done {
             match self.close(live) {
@@ -251,6 +252,12 @@ impl Slot {
             .compare_exchange(done.0, done.with(Phase::Free).0, release, Ordering::Relaxed)
             .is_ok()
             .then_some(code)
+    }
+
+    /// Where it is: all of it is on one line.
+    #[inline]
+    pub(crate) const fn address(&self) -> *const () {
+        core::ptr::from_ref(self).cast()
     }
 
     /// The word as of now.

@@ -35,7 +35,7 @@ pub use spec::{Spec, StopAt};
 pub(crate) struct ContextSlot {
     appends: Appends,
     shape: Shape,
-    finished: CacheLine<AtomicUsize>,
+    finished: CacheLine<Finished>,
     /// Of network and barrier tasks; the consumers'.
     hints: CacheLine<[Hint; 2]>,
 }
@@ -48,6 +48,15 @@ struct Appends {
     word: AtomicUsize,
     /// Sequence numbers, where the word is too narrow to hold enough of them.
     numbers: AtomicUsize,
+}
+
+/// What is finished of what appends have counted.
+#[derive(Debug)]
+struct Finished {
+    /// Tasks that have ended: the worker's own count.
+    ended: AtomicUsize,
+    /// What was counted and not pushed.
+    taken_back: AtomicUsize,
 }
 
 /// What is written when the place is taken, and the arms, which only contexts with start words use.
@@ -126,15 +135,15 @@ impl ContextSlot {
                     network_arms: Arms::new(),
                     barrier_arms: Arms::new(),
                 },
-                finished: CacheLine(AtomicUsize::new(0)),
+                finished: CacheLine(Finished { ended: AtomicUsize::new(0), taken_back: AtomicUsize::new(0) }),
                 hints: CacheLine([Hint::new(), Hint::new()]),
             }
         }
     }
 
     /// Counts an append and returns its sequence number, or `None`, and counts nothing, if `id` is not live any more. What
-    /// is counted must be finished with [`count_finish`](Self::count_finish); until then the context stays. Lock-free, one
-    /// read-modify-write.
+    /// is counted must be finished with [`count_end`](Self::count_end) or [`take_back`](Self::take_back); until then the context
+    /// stays. Lock-free, one read-modify-write.
     #[inline]
     pub(crate) fn count_enqueue(&self, id: ContextId, tasks: usize) -> Option<usize> {
         let more = tasks.wrapping_mul(ONE_APPEND);
@@ -144,7 +153,7 @@ impl ContextSlot {
         let both = edge(Edge::ContextPublish, Ordering::AcqRel);
         let before = self.appends.word.fetch_add(more, both);
         if before & STATE != live(id) {
-            self.count_finish(tasks);
+            self.take_back(tasks);
             return None;
         }
         Some(if WIDE {
@@ -155,22 +164,33 @@ impl ContextSlot {
         })
     }
 
-    /// Counts a finished (or never pushed) append.
+    /// Counts the end of a task. The worker only, so that no read-modify-write is needed, which would wait for all that was stored before.
     #[inline]
-    pub(crate) fn count_finish(&self, tasks: usize) {
-        // Release pairs with the acquire in `unfinished`: a retired context's last task no longer touches anything of it.
-        self.finished
-            .0
-            .fetch_add(tasks, edge(Edge::ContextFinish, Ordering::Release));
+    pub(crate) fn count_end(&self) {
+        let Finished { ended, .. } = &self.finished.0;
+        // Relaxed: this thread is the only writer.
+        let count = ended.load(Ordering::Relaxed).wrapping_add(1);
+        // Release pairs with the acquire in `accounts`: a retired context's last task no longer touches anything of it.
+        ended.store(count, edge(Edge::ContextFinish, Ordering::Release));
+    }
+
+    /// Counts back what was counted and not pushed.
+    #[inline]
+    pub(crate) fn take_back(&self, tasks: usize) {
+        // Release as in `count_end`.
+        let release = edge(Edge::ContextFinish, Ordering::Release);
+        self.finished.0.taken_back.fetch_add(tasks, release);
     }
 
     /// The word, and how many of the appends that it counts are not finished.
     #[inline]
     fn accounts(&self) -> (usize, usize) {
-        // Acquire pairs with the release in `count_finish`: of what is finished, the published status is visible, and no access
-        // to the context is left. Read before the other, which then counts at least as many.
+        // Acquire pairs with the releases in `count_end` and `take_back`: of what is finished, the published status is visible, and no
+        // access to the context is left. Read before the other, which then counts at least as many.
         let acquire = edge(Edge::ContextFinish, Ordering::Acquire);
-        let finished = self.finished.0.load(acquire);
+        let Finished { ended, taken_back } = &self.finished.0;
+        let ended = ended.load(acquire); // as above
+        let finished = ended.wrapping_add(taken_back.load(acquire)); // as above
         // Relaxed: only compared, here or by the caller's compare-and-swap.
         let word = self.appends.word.load(Ordering::Relaxed);
         (word, (word >> STATE_BITS).wrapping_sub(finished) & COUNT)

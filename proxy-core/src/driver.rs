@@ -13,6 +13,7 @@ mod inflow;
 use heapless::Vec;
 
 use crate::context::ContextSlot;
+use crate::doorbell::Head;
 use crate::id::Rank;
 use crate::inbox::Taken;
 use crate::limits::{index, narrow};
@@ -22,7 +23,7 @@ use crate::status::{RunState, Status};
 use crate::task::{Active, Run, Step};
 
 use early::Early;
-use inflow::{Inflow, reverse, take_in};
+use inflow::{Inflow, announce, reverse, take_in};
 
 /// What the worker should do after a tick.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -148,8 +149,10 @@ impl<const RANKS: usize, const TASKS: usize> Driver<RANKS, TASKS> {
         ports: &mut P,
     ) -> Tick {
         let mut tick = Tick::new();
-        if let Some(taken) = queue.inbox().take() {
-            self.begin(queue, taken, ports, &mut tick);
+        // As whoever takes writes: a look alone would fetch the line once, and the exchange once more.
+        ports.soon(queue.inbox().address());
+        if let Some(seen) = queue.inbox().look() {
+            self.begin(queue, seen, ports, &mut tick);
         }
         self.pass = self.pass.wrapping_add(1);
         let stepped = self.step_all(queue, ports, &mut tick);
@@ -162,15 +165,18 @@ impl<const RANKS: usize, const TASKS: usize> Driver<RANKS, TASKS> {
         tick.ended(stepped)
     }
 
-    /// Drains what was taken, and ends what is ordered to end. Out of line, as are the other parts that most ticks do without.
+    /// Drains what was seen in the inbox, and ends what is ordered to end. Out of line, as are the other parts that most ticks do without.
     #[inline(never)]
     fn begin<P: Ports, const CONTEXTS: usize>(
         &mut self,
         queue: &Queue<RANKS, TASKS, CONTEXTS>,
-        taken: Taken,
+        seen: Head,
         ports: &mut P,
         tick: &mut Tick,
     ) {
+        // Comes while the exchange is under way.
+        announce(queue, seen.link(), ports);
+        let taken = queue.inbox().take();
         let Inflow { drained, ordered } = self.drain(queue, taken, ports);
         tick.drained = drained;
         if ordered {
@@ -202,7 +208,11 @@ impl<const RANKS: usize, const TASKS: usize> Driver<RANKS, TASKS> {
             for active in list {
                 stepped = stepped.wrapping_add(1);
                 step(queue, active, pass, ports, tick);
-                if stepped.is_multiple_of(LOOK_EVERY) && !queue.inbox().is_empty() {
+                // Room first: a look takes the line from who appends.
+                if stepped.is_multiple_of(LOOK_EVERY)
+                    && early.has_room()
+                    && !queue.inbox().is_empty()
+                {
                     tick.stepped = stepped;
                     early.start(queue, pass, ports, tick);
                     stepped = tick.stepped;
@@ -285,9 +295,8 @@ impl<const RANKS: usize, const TASKS: usize> Driver<RANKS, TASKS> {
             slot.is_some_and(|slot| !slot.is_over(active.task.live))
         });
         self.admit_early(queue, observer);
-        if let Some(taken) = queue.inbox().take() {
-            self.drain(queue, taken, observer);
-        }
+        let taken = queue.inbox().take();
+        self.drain(queue, taken, observer);
     }
 
     /// Every active task in order.
@@ -338,7 +347,7 @@ impl<const RANKS: usize, const TASKS: usize> Driver<RANKS, TASKS> {
         taken: Taken,
         observer: &mut O,
     ) -> Inflow {
-        let link = taken.top.map_or(0, |top| reverse(queue, top));
+        let link = taken.top.map_or(0, |top| reverse(queue, top, observer));
         let mut found = self.drain_chain(queue, link, observer);
         found.ordered |= taken.ordered;
         found
@@ -358,9 +367,10 @@ impl<const RANKS: usize, const TASKS: usize> Driver<RANKS, TASKS> {
             };
             link = slot.next();
             found.drained = found.drained.wrapping_add(1);
+            let live = slot.word();
             // A task can be ordered to end between its publication and its push; that order bit was taken earlier.
-            found.ordered |= slot.ordered(slot.word()).is_some();
-            if let Some(active) = take_in(queue, number, observer) {
+            found.ordered |= slot.ordered(live).is_some();
+            if let Some(active) = take_in(queue, (number, slot, live), observer) {
                 self.admit(active);
             }
         }
@@ -433,6 +443,7 @@ fn finish<P: Ports, const R: usize, const T: usize, const C: usize>(
 }
 
 /// Ends one active task early.
+#[inline(never)]
 fn end<P: Ports, const R: usize, const T: usize, const C: usize>(
     queue: &Queue<R, T, C>,
     active: &mut Active,
@@ -448,8 +459,9 @@ fn end<P: Ports, const R: usize, const T: usize, const C: usize>(
     settle(queue, context, active, from, step, ports);
 }
 
-/// Records a state change, then publishes it. After a DONE is published, the slot is not touched again.
-#[inline(never)]
+/// Records a state change, then publishes it. After a DONE is published, the slot is not touched again. In line, so that what is
+/// recorded goes by registers.
+#[inline(always)]
 fn settle<O: Observer, const R: usize, const T: usize, const C: usize>(
     queue: &Queue<R, T, C>,
     context: &ContextSlot,
@@ -461,7 +473,7 @@ fn settle<O: Observer, const R: usize, const T: usize, const C: usize>(
     observer.changed(&active.change(from, step));
     if step.to == RunState::Done {
         // Before the publication: a consumer that sees DONE may retire the context at once.
-        context.count_finish(1);
+        context.count_end();
     }
     if let Some(slot) = queue.slot(active.task.slot) {
         slot.report(active.task.live, step.to, step.status);

@@ -3,8 +3,8 @@
 //! | operation | progress | cost |
 //! |---|---|---|
 //! | [`push`](Inbox::push) | lock-free: one compare-and-swap, retried only when another producer succeeded | ~1 line transfer |
-//! | [`take`](Inbox::take) | wait-free: one load when empty, one exchange when not | one load per tick |
-//! | [`take_early`](Inbox::take_early) | as `take` | one load per few steps of a tick |
+//! | [`look`](Inbox::look), [`is_empty`](Inbox::is_empty) | wait-free: one load | per tick, and per few steps of a tick |
+//! | [`take`](Inbox::take), [`take_early`](Inbox::take_early) | wait-free: one exchange | when a look has found something |
 //! | [`arm`](Inbox::arm), [`shut`](Inbox::shut), [`order`](Inbox::order) | lock-free | cold |
 //!
 //! A producer that stops anywhere inside an append holds only its own slot: the worker and other producers go on
@@ -64,30 +64,36 @@ impl Inbox {
         }
     }
 
-    /// Takes all that is queued and disarms the bell. `None` = nothing to see.
+    /// Where its word is.
     #[inline]
-    pub(crate) fn take(&self) -> Option<Taken> {
+    pub(crate) const fn address(&self) -> *const () {
+        core::ptr::from_ref(&self.head).cast()
+    }
+
+    /// The word, if there is something to take or to disarm.
+    #[inline]
+    pub(crate) fn look(&self) -> Option<Head> {
         // Relaxed: an empty tick must stay one plain load; the acquire comes with the exchange.
         let seen = Head(self.head.0.load(Ordering::Relaxed));
-        if seen.is_quiet() {
-            return None;
-        }
+        (!seen.is_quiet()).then_some(seen)
+    }
+
+    /// Takes all that is queued and disarms the bell.
+    #[inline]
+    pub(crate) fn take(&self) -> Taken {
         // Acquire pairs with the releases in `push` and `order`, also of those below the last: their updates form one release
         // sequence.
         let acquire = edge(Edge::InboxTake, Ordering::Acquire);
         let taken = Head(self.head.0.fetch_and(Head::TAKE_MASK, acquire));
-        Some(Taken {
+        Taken {
             top: taken.top(),
             ordered: taken.is_ordered(),
-        })
+        }
     }
 
     /// Takes the slots that are queued, if any, and leaves an order for [`take`](Self::take). Returns the top slot.
     #[inline]
     pub(crate) fn take_early(&self) -> Option<u32> {
-        if self.is_empty() {
-            return None;
-        }
         // Acquire as in `take`.
         let acquire = edge(Edge::InboxTake, Ordering::Acquire);
         Head(self.head.0.fetch_and(Head::TAKE_EARLY_MASK, acquire)).top()

@@ -162,6 +162,12 @@ pub trait Observer {
 
     /// One state change, before it is published. Must not block: it is on the tick's path.
     fn changed(&mut self, change: &Change);
+
+    /// The driver is about to read and write the line at `address`, which another thread has written last: a shell may have it fetched
+    /// meanwhile, to be written. A hint, on the path of every tick.
+    fn soon(&self, address: *const ()) {
+        let _ = address;
+    }
 }
 
 /// All ports of a driver in one value.

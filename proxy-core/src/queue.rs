@@ -174,7 +174,7 @@ impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS,
         slot.count_enqueue(context, 1)
             .ok_or(EnqueueError::UnknownContext)?;
         let armed = slot.gate(context, kind, &entry.spec()).arm(words);
-        slot.count_finish(1);
+        slot.take_back(1);
         armed.map_err(EnqueueError::FiredBeforeArm)
     }
 
@@ -266,6 +266,18 @@ impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS,
     pub fn rank_of(&self, ticket: Ticket) -> Option<Rank> {
         let place = index(ticket.slot.checked_div(narrow(TASKS))?);
         self.ranks.get(place)?.rank()
+    }
+
+    /// Where an append writes last, in a line that the worker looks at in every tick: for a shell that has it fetched before.
+    #[must_use]
+    pub const fn inbox_address(&self) -> *const () {
+        self.inbox.address()
+    }
+
+    /// Where a poll of this ticket looks and, when it finds an end, writes: for a shell that has the line fetched to be written. `None` if
+    /// there is no such slot.
+    pub fn slot_address(&self, ticket: Ticket) -> Option<*const ()> {
+        self.slot(ticket.slot).map(Slot::address)
     }
 
     pub(crate) const fn inbox(&self) -> &Inbox {

@@ -89,6 +89,7 @@ impl<const N: usize> Recorder<N> {
     }
 
     /// Writes one record over the oldest: a change, its time, and the ticks before it. Only one thread may write at a time: the worker.
+    #[inline]
     pub fn record(&self, time: u64, tick: u64, change: &Change) {
         // Relaxed: this thread is the only writer.
         let number = self.written.load(Ordering::Relaxed);

@@ -7,7 +7,7 @@ use proxy_core::{Poll, PollError, RunState, Status, TaskKind, TaskView, Ticket};
 
 use crate::log;
 use crate::queue::{Context, ProxyQueue, place_of};
-use crate::sys::thread;
+use crate::sys::{line, thread};
 
 /// How patient a consumer is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,13 +104,18 @@ impl ProxyQueue {
             return Err(ConsumeError::FromWorker);
         }
         let mut last = RunState::Init;
-        let mut look = || match self.poll(ticket) {
-            Ok(Poll::Done(status)) => Some(Ok(status)),
-            Ok(Poll::Pending(state)) => {
-                last = state;
-                None
+        let address = self.shared().core.slot_address(ticket);
+        let mut look = || {
+            // The look that finds an end also writes.
+            address.into_iter().for_each(line::fetch);
+            match self.poll(ticket) {
+                Ok(Poll::Done(status)) => Some(Ok(status)),
+                Ok(Poll::Pending(state)) => {
+                    last = state;
+                    None
+                }
+                Err(error) => Some(Err(ConsumeError::Poll(error))),
             }
-            Err(error) => Some(Err(ConsumeError::Poll(error))),
         };
         if let Some(answer) = look() {
             return self.answered(ticket, answer);

@@ -206,6 +206,7 @@ impl Slot {
     }
 
     /// Edges 4 and 5: no order is taken from here on. Says what the worker does with the slot.
+    #[inline]
     pub(super) fn close(&self, live: Word) -> End {
         let generation = live.generation();
         // What the end before has left, if nobody has ordered anything. It is not looked up first, as that would move the line, which
@@ -237,6 +238,7 @@ pub(super) enum End {
 }
 
 /// One attempt; the word as it is now if that is not `seen`.
+#[inline]
 fn swap(mark: &AtomicUsize, seen: Mark, new: Mark) -> Result<(), Mark> {
     // Acquire-release pairs with the other swaps of the mark: who frees the slot, a consumer or the worker, does so behind the
     // other one's last access. Relaxed on failure: the value is only the next guess.

@@ -90,7 +90,7 @@ fn places_are_reused_under_a_new_generation() {
         table.retire(first),
         Err(ContextError::Busy { unfinished: 2 })
     );
-    table.get(first).unwrap().count_finish(2);
+    table.get(first).unwrap().take_back(2);
     assert_eq!(table.retire(first), Ok(0));
     assert_eq!(table.retire(first), Err(ContextError::Unknown));
     let second = table.register(&spec, 0).unwrap();

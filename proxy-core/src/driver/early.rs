@@ -37,7 +37,13 @@ impl Early {
         self.link == 0 && self.started.is_empty()
     }
 
-    /// Takes what is queued and starts its first network tasks.
+    /// Whether more can be taken in this tick.
+    #[inline]
+    pub(super) fn has_room(&self) -> bool {
+        self.link == 0 && !self.started.is_full()
+    }
+
+    /// Takes what is queued and starts its first network tasks. To be called when there is room for some.
     #[inline(never)]
     pub(super) fn start<P: Ports, const R: usize, const T: usize, const C: usize>(
         &mut self,
@@ -46,13 +52,8 @@ impl Early {
         ports: &mut P,
         tick: &mut Tick,
     ) {
-        if self.link != 0 || self.started.is_full() {
-            return;
-        }
-        let Some(top) = queue.inbox().take_early() else {
-            return;
-        };
-        self.link = reverse(queue, top);
+        let top = queue.inbox().take_early();
+        self.link = top.map_or(0, |top| reverse(queue, top, ports));
         let mut ordered = false;
         let mut counted = self.link;
         while let Some(slot) = counted.checked_sub(1).and_then(|number| queue.slot(number)) {
@@ -68,11 +69,12 @@ impl Early {
             let Some(slot) = queue.slot(number) else {
                 return;
             };
-            if self.started.is_full() || slot.word().kind() != TaskKind::Network {
+            let live = slot.word();
+            if self.started.is_full() || live.kind() != TaskKind::Network {
                 return;
             }
             self.link = slot.next();
-            let Some(active) = take_in(queue, number, ports) else {
+            let Some(active) = take_in(queue, (number, slot, live), ports) else {
                 continue;
             };
             // Kept before it is stepped, so that it is not lost if the library never returns. There is room, as was seen above.

@@ -144,7 +144,7 @@ impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS,
         let arms = of.entry.arms();
         if arms && let Err(error) = self.arm_all(claims, of, words) {
             claims.give_back();
-            of.slot.count_finish(Claims::<MORE>::COUNT);
+            of.slot.take_back(Claims::<MORE>::COUNT);
             return Err(error);
         }
         let appended = words.append_time();
@@ -165,7 +165,7 @@ impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS,
                     Gates::of(of).disarm(claims.iter());
                 }
                 claims.give_back();
-                of.slot.count_finish(Claims::<MORE>::COUNT);
+                of.slot.take_back(Claims::<MORE>::COUNT);
                 return Err(shut.into());
             }
         };
@@ -347,7 +347,7 @@ mod tests {
     fn ended(queue: &Queue<1, 2, 2>, context: ContextId, status: Status) -> Ticket {
         let appended = queue.enqueue(context, ExecId(1), &NoWords).unwrap();
         let ticket = appended.network.unwrap();
-        queue.context_slot(context).unwrap().count_finish(1);
+        queue.context_slot(context).unwrap().count_end();
         let slot = queue.slot(ticket.slot).unwrap();
         slot.report(slot.word(), RunState::Done, status);
         ticket

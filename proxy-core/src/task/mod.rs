@@ -115,6 +115,7 @@ impl Active {
     }
 
     /// The second part of a step, unless the first said [`Run::Still`].
+    #[inline]
     pub(crate) fn finish<P: Ports>(
         &mut self,
         run: Run,
@@ -146,6 +147,7 @@ impl Active {
         }
     }
 
+    #[inline]
     pub(crate) fn change(&self, from: RunState, step: Step) -> Change {
         Change {
             rank: self.task.spec.rank,

@@ -189,7 +189,7 @@ impl NetworkTask {
 
     /// The second part of a step, after what the first has found. In DONE it does nothing: the driver drops a done task, so this is
     /// never reached from a tick.
-    #[inline(never)]
+    #[inline]
     pub(crate) fn finish<'a, P: Ports>(
         &mut self,
         run: Run,
@@ -249,6 +249,7 @@ impl NetworkTask {
             }
         }
         self.left = Streams::first(task.spec.streams);
+        self.passed = !task.spec.device_wait;
         Step::moved(if task.spec.device_wait {
             RunState::WaitingDeviceTrigger
         } else {

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! START and TOTAL need the time of the append, which the producer reads only when the setting
-//! [`latency_from_append`](crate::Settings::latency_from_append) says so; without it both count from the first step's tick.
+//! [`latency_from_append`](crate::Settings::latency_from_append) says so; without it both count from when the worker takes the task.
 
 mod buckets;
 mod config;

@@ -38,6 +38,7 @@ impl Stopwatch {
     }
 
     /// A task changed its state at `now`.
+    #[inline]
     pub(crate) fn changed(
         &mut self,
         change: &Change,

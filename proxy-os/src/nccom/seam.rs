@@ -14,7 +14,8 @@ use crate::latency::Stopwatch;
 use crate::log::{self, Level};
 use crate::memory::NoMemory;
 use crate::queue::{Shared, place_of};
-use crate::sys::clock;
+use crate::sys::counter::Counter;
+use crate::sys::{clock, line};
 use crate::trace::{Lane, What};
 use crate::watch::SeamCall;
 use crate::watchdog;
@@ -26,10 +27,13 @@ pub(crate) struct WorkerPorts {
     /// Contexts by place, as far as this worker has seen them, so that a tick takes no lock.
     contexts: Vec<Option<(ContextId, Arc<ContextData>)>>,
     stopwatch: Stopwatch,
-    /// The time and the ticks before this one, if they were read in this tick.
-    now: Option<(u64, u64)>,
     /// Where tasks have ended since it was last asked.
     ended: Places,
+    clock: Counter,
+    /// When tasks were drained in this tick, if any were since its last start call: those that come together share a reading.
+    drained: Option<u64>,
+    /// Ticks so far, this one included.
+    ticks: u64,
     /// The queue is traced, as of the tick's beginning.
     traced: bool,
     /// While the queue is traced: the block that each stream was last progressed on.
@@ -42,8 +46,10 @@ impl WorkerPorts {
             shared,
             contexts: Vec::new(),
             stopwatch: Stopwatch::new()?,
-            now: None,
             ended: Places::default(),
+            clock: Counter::new(),
+            drained: None,
+            ticks: 0,
             traced: false,
             selected: HashMap::new(),
         })
@@ -73,19 +79,18 @@ impl WorkerPorts {
     /// A tick begins.
     #[inline]
     pub(crate) fn tick(&mut self) {
-        self.now = None;
+        self.drained = None;
+        self.ticks = self.ticks.wrapping_add(1);
         self.traced = self.shared.trace.get().is_some();
     }
 
-    /// The time of what happens now: read once for all that one tick does before its next start or stop call, the calls that
-    /// may take long whatever they answer, as a clock costs more than what is timed. While the queue is traced, which has
-    /// times of its own, always.
-    fn now(&mut self) -> (u64, u64) {
-        if self.traced {
-            self.now = None;
+    /// The time of what happens now. While the queue is traced by the clock itself, as all else in a trace is.
+    #[inline]
+    fn now(&mut self) -> u64 {
+        match self.traced {
+            true => clock::monotonic_ns(),
+            false => self.clock.now(),
         }
-        let watch = &self.shared.watch;
-        *(self.now).get_or_insert_with(|| (clock::monotonic_ns(), watch.ticks()))
     }
 
     fn data(&self, id: ContextId) -> Option<&ContextData> {
@@ -109,6 +114,13 @@ impl WorkerPorts {
             ));
         }
         status
+    }
+
+    /// Notes in the trace that a block of a stream is registered.
+    #[cold]
+    fn trace_start(&self, data: &ContextData, lane: Lane, block: u32) {
+        self.shared.trace.inside(data.rank, TaskKind::Network);
+        self.shared.trace.note(|| What::Started(lane, block));
     }
 
     /// Notes in the trace, before a progress call, whose it is, and whether its stream goes to another block.
@@ -146,10 +158,12 @@ impl WorkerPorts {
     }
 
     /// Notes in the trace that a stream is stopped.
+    #[cold]
     fn trace_stop(&mut self, context: ContextId, stream: Stream) {
         if let Some(data) = find(&self.contexts, context) {
             let lane = data.lane(context, stream);
             self.selected.remove(&lane);
+            self.shared.trace.inside(data.rank, TaskKind::Network);
             self.shared.trace.note(|| What::Stopped(lane));
         }
     }
@@ -166,7 +180,7 @@ fn find(contexts: &Contexts, id: ContextId) -> Option<&ContextData> {
 
 impl Seam for WorkerPorts {
     fn start(&mut self, context: ContextId, stream: Stream, block: BlockIndex) -> Status {
-        self.now = None;
+        self.drained = None;
         let Some(data) = self.data(context) else {
             return Status::STALE_CONTEXT;
         };
@@ -176,9 +190,9 @@ impl Seam for WorkerPorts {
         let Some(set) = sets.get(usize::from(stream.0)) else {
             return Status::INVALID;
         };
-        let lane = data.lane(context, stream);
-        self.shared.trace.inside(data.rank, TaskKind::Network);
-        self.shared.trace.note(|| What::Started(lane, *id));
+        if self.shared.trace.get().is_some() {
+            self.trace_start(data, data.lane(context, stream), *id);
+        }
         data.note.selected(0);
         data.note.returned(Status::SUCCESS);
         data.note.enter(SeamCall::Start);
@@ -190,6 +204,7 @@ impl Seam for WorkerPorts {
         status
     }
 
+    #[inline(always)]
     fn progress(
         &mut self,
         context: ContextId,
@@ -220,14 +235,12 @@ impl Seam for WorkerPorts {
     }
 
     fn stop(&mut self, context: ContextId, stream: Stream) -> Status {
-        self.now = None;
         if self.traced {
             self.trace_stop(context, stream);
         }
         let Some(data) = self.data(context) else {
             return Status::STALE_CONTEXT;
         };
-        self.shared.trace.inside(data.rank, TaskKind::Network);
         data.note.enter(SeamCall::Stop);
         let status = data.comm.stop(stream.0.into());
         data.note.leave();
@@ -308,9 +321,14 @@ impl Blocks for WorkerPorts {
 
 impl Observer for WorkerPorts {
     fn drained(&mut self, task: Drained) {
-        let appended = match task.appended {
-            0 => self.now().0,
-            time => time,
+        let appended = match (task.appended, self.drained) {
+            (0, Some(time)) => time,
+            (0, None) => {
+                let now = self.now();
+                self.drained = Some(now);
+                now
+            }
+            (time, _) => time,
         };
         self.stopwatch.drained(task.slot, appended);
         let context = task.context;
@@ -328,10 +346,11 @@ impl Observer for WorkerPorts {
             .map(|data| (context, data));
     }
 
+    #[inline]
     fn changed(&mut self, change: &Change) {
-        let (now, tick) = self.now();
+        let now = self.now();
         let shared = &*self.shared;
-        shared.recorder.record(now, tick, change);
+        (shared.recorder).record(now, self.ticks.wrapping_sub(1), change);
         shared.trace.changed(now, change);
         (self.stopwatch).changed(change, now, &shared.latencies, shared.chart.as_ref());
         if change.to == RunState::Done {
@@ -345,6 +364,11 @@ impl Observer for WorkerPorts {
         if log::passes(Level::Debug) {
             tell_run(change);
         }
+    }
+
+    #[inline(always)]
+    fn soon(&self, address: *const ()) {
+        line::fetch(address);
     }
 }
 

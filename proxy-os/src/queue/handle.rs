@@ -9,7 +9,7 @@ use proxy_core::{
 use super::ProxyQueue;
 use crate::context::ContextData;
 use crate::log;
-use crate::sys::fork;
+use crate::sys::{fork, line};
 
 /// Tickets of one execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +41,8 @@ impl Context {
             return Err(EnqueueError::Forked);
         }
         let shared = &self.queue.shared;
+        // Comes while the slot is filled.
+        line::fetch(shared.core.inbox_address());
         let appended = shared.core.enqueue(self.id, exec, &*self.data);
         let appended = appended.inspect_err(|error| shared.watch.refused(error))?;
         shared.obey(appended.bell);

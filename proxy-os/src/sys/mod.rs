@@ -6,6 +6,7 @@
 pub mod affinity;
 pub mod clock;
 pub(crate) mod copy;
+pub(crate) mod counter;
 pub mod cpuset;
 pub mod eventfd;
 pub mod exit;
@@ -13,6 +14,7 @@ pub mod exit;
 pub mod fault;
 pub mod fork;
 pub(crate) mod futex;
+pub(crate) mod line;
 pub(crate) mod linkmap;
 pub(crate) mod memfd;
 pub(crate) mod mmap;

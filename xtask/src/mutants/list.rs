@@ -98,7 +98,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "finish not counted: the context stays busy",
         "driver.rs",
-        "context.count_finish(1);",
+        "context.count_end();",
         "",
     ),
     mutant(

@@ -29,13 +29,14 @@ fn measured<T>(body: impl FnOnce() -> T) -> T {
 /// Name, operations that one run measures, and the run.
 type Row = (&'static str, u32, fn());
 
-const ROWS: [Row; 17] = [
+const ROWS: [Row; 18] = [
     ("call", 100, call),
     ("enqueue", 60, enqueue),
     ("enqueue_pair", 60, enqueue_pair),
     ("empty_tick", 100, empty_tick),
     ("tick_64_idle", 100, tick_64_idle),
     ("task_life_in_ticks", 60, task_life),
+    ("task_life_in_passes", 60, task_life_in_passes),
     ("poll_pending", 100, poll_pending),
     ("poll_done", 60, poll_done),
     ("check_1", 100, check_1),
@@ -135,6 +136,20 @@ fn task_life() {
     while ended < 60 {
         ended += measured(|| worker.tick(&QUEUE, &mut ports)).done;
     }
+}
+
+/// The same of a worker as it is shipped.
+fn task_life_in_passes() {
+    let mut worker = contexts::by_hand();
+    let context = (worker.queue()).context(contexts::builder(0, What::new(contexts::DONE)));
+    let context = context.expect("a context");
+    for exec in 0..60 {
+        context.enqueue(ExecId(exec)).expect("room");
+    }
+    for _ in 0..2 {
+        measured(|| worker.pass());
+    }
+    assert_eq!(worker.queue().unfinished().len(), 0);
 }
 
 fn poll_pending() {
