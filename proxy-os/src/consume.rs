@@ -108,14 +108,13 @@ impl ProxyQueue {
         let mut look = || {
             // The look that finds an end also writes.
             address.into_iter().for_each(line::fetch);
-            match self.poll(ticket) {
-                Ok(Poll::Done(status)) => Some(Ok(status)),
-                Ok(Poll::Pending(state)) => {
-                    last = state;
-                    None
-                }
-                Err(error) => Some(Err(ConsumeError::Poll(error))),
+            let answer = self.poll(ticket).map_err(ConsumeError::Poll);
+            match answer {
+                Ok(Poll::Pending(state)) => last = state,
+                Ok(Poll::Done(status)) => return Some(Ok(status)),
+                Err(error) => return Some(Err(error)),
             }
+            None
         };
         if let Some(answer) = look() {
             return self.answered(ticket, answer);

@@ -8,6 +8,7 @@
 /// one. Any thread; one instruction, and on machines other than x86-64 and AArch64 none.
 #[inline(always)]
 pub(crate) fn fetch(address: *const ()) {
+    let address = address.addr();
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a prefetch has no effect but on caches and faults at no address; a CPU that does not know it does nothing.
     unsafe {
@@ -27,7 +28,11 @@ mod tests {
     #[test]
     fn every_address_is_taken_and_nothing_changes() {
         let word = 7_u64;
-        for address in [std::ptr::from_ref(&word).cast(), std::ptr::null(), std::ptr::without_provenance(usize::MAX)] {
+        for address in [
+            std::ptr::from_ref(&word).cast(),
+            std::ptr::null(),
+            std::ptr::without_provenance(usize::MAX),
+        ] {
             super::fetch(address);
         }
         assert_eq!(word, 7);
