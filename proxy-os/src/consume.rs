@@ -108,10 +108,9 @@ impl ProxyQueue {
         let mut look = || {
             // The look that finds an end also writes.
             address.into_iter().for_each(line::fetch);
-            let answer = self.poll(ticket).map_err(ConsumeError::Poll);
-            match answer {
-                Ok(Poll::Pending(state)) => last = state,
+            match self.poll(ticket).map_err(ConsumeError::Poll) {
                 Ok(Poll::Done(status)) => return Some(Ok(status)),
+                Ok(Poll::Pending(state)) => last = state,
                 Err(error) => return Some(Err(error)),
             }
             None
