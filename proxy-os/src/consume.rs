@@ -104,10 +104,9 @@ impl ProxyQueue {
             return Err(ConsumeError::FromWorker);
         }
         let mut last = RunState::Init;
-        let address = self.shared().core.slot_address(ticket);
+        let written = self.shared().core.slot_address(ticket);
         let mut look = || {
-            // The look that finds an end also writes.
-            address.into_iter().for_each(line::fetch);
+            written.into_iter().for_each(line::fetch);
             match self.poll(ticket).map_err(ConsumeError::Poll) {
                 Ok(Poll::Done(status)) => return Some(Ok(status)),
                 Ok(Poll::Pending(state)) => last = state,
