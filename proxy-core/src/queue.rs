@@ -315,3 +315,35 @@ impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Default
         Self::new()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_slot_has_a_line_of_its_own_in_the_queue_and_so_has_the_inbox() {
+        let queue = Queue::<2, 4, 2>::new();
+        let at = |slot| {
+            let ticket = Ticket {
+                slot,
+                generation: 0,
+            };
+            queue.slot_address(ticket)
+        };
+        let slots = (0..8).map(|slot| at(slot).unwrap());
+        let mut lines: std::vec::Vec<usize> = slots
+            .chain([queue.inbox_address()])
+            .map(|place| place.addr() / 64)
+            .collect();
+        let inside = (&raw const queue).addr() / 64;
+        assert!(
+            lines
+                .iter()
+                .all(|line| (inside..inside + size_of_val(&queue) / 64 + 1).contains(line))
+        );
+        lines.sort_unstable();
+        lines.dedup();
+        assert_eq!(lines.len(), 9);
+        assert_eq!(at(8), None);
+    }
+}

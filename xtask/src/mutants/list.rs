@@ -249,6 +249,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "bus: gathered without looking",
         "phone/barrier.rs",
         "if !self.reached(arrival.generation.load()) {",
-        "if !self.reached(arrival.generation.load().max(self.generation)) {",
+        "if !self.reached(arrival.generation.load().max(self.arrived())) {",
     ),
 ];

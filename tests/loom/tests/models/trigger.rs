@@ -101,7 +101,7 @@ fn arm_against_consume() {
 
 #[test]
 fn h15_an_arm_during_a_consume_starts_nothing() {
-    rt::model("trigger arm and consume", 50, arm_against_consume);
+    rt::model("trigger arm and consume", 40, arm_against_consume);
 }
 
 /// A task waits at its gate when its execution is armed, and only then started on the device.
