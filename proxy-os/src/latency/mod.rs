@@ -9,7 +9,8 @@
 //! ```
 //!
 //! START and TOTAL need the time of the append, which the producer reads only when the setting
-//! [`latency_from_append`](crate::Settings::latency_from_append) says so; without it both count from when the worker takes the task.
+//! [`latency_from_append`](crate::Settings::latency_from_append) says so; without it both count from when the worker takes the task, by the
+//! time of the pass in which it does.
 
 mod buckets;
 mod config;

@@ -35,6 +35,10 @@ pub(crate) struct Counter {
     last: Moment,
     /// The reading that the rate is measured from.
     first: Option<Moment>,
+    /// The rate that was measured last.
+    measured: u64,
+    /// The rate that is believed: one that was measured twice in a row, or 0. Of two, at most one spans a jump or a time in which
+    /// only one of the two has run, as while the machine was suspended.
     rate: u64,
     /// Ticks after the last reading in which the rate is believed; 0 = not at all.
     reach: u64,
@@ -55,6 +59,7 @@ impl Counter {
             used,
             last: Moment::default(),
             first: None,
+            measured: 0,
             rate: 0,
             reach: 0,
             told: 0,
@@ -101,7 +106,10 @@ impl Counter {
         if passed >= MEASURED {
             let rate = u128::from(passed) << RATE_BITS;
             let rate = rate.checked_div(ticks.wrapping_sub(first.ticks).into());
-            self.rate = rate.and_then(|rate| rate.try_into().ok()).unwrap_or(0);
+            let rate: u64 = rate.and_then(|rate| rate.try_into().ok()).unwrap_or(0);
+            let is_alike = rate.abs_diff(self.measured) <= self.measured / 8;
+            self.rate = if is_alike { rate } else { 0 };
+            self.measured = rate;
             self.first = Some(self.last);
         }
         self.reach = (FAR << RATE_BITS).checked_div(self.rate).unwrap_or(0);
@@ -222,6 +230,33 @@ mod tests {
                         assert!(counter.told >= before, "times go back");
                         before = counter.told;
                     }
+                }
+            }
+        }
+    }
+
+    /// A machine that was suspended for hours, whose counter went on or began anew while the clock stood still, or that was idle before.
+    #[test]
+    fn a_counter_that_went_on_without_the_clock_is_not_believed() {
+        for idle in [0, 2 * MEASURED, 10_000_000_000, 60_000_000_000] {
+            for jump in [1 << 30, 10_000_000_000, 9_000_000_000_000, 1 << 60] {
+                for jump in [jump, u64::wrapping_neg(jump)] {
+                    let mut machine = Machine::new(2500);
+                    let mut counter = machine.measured();
+                    machine.pass(idle);
+                    machine.ticks = machine.ticks.wrapping_add(jump);
+                    for _ in 0..500 {
+                        machine.pass(20_000);
+                        let wrong = machine.ask(&mut counter);
+                        assert!(wrong <= 2 * FAR, "{idle} {jump}: {wrong} ns");
+                    }
+                    // Ten milliseconds later it is believed again.
+                    machine.readings = 0;
+                    (0..10).for_each(|_| {
+                        machine.pass(100);
+                        machine.ask(&mut counter);
+                    });
+                    assert!(machine.readings <= 1, "{idle} {jump}");
                 }
             }
         }

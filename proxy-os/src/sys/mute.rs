@@ -3,7 +3,7 @@
 //! At the process's limit of file sizes (`RLIMIT_FSIZE`, `ulimit -f`) the kernel answers a write with `EFBIG` and sends SIGXFSZ besides; where
 //! nobody reads any more it answers with `EPIPE` and sends SIGPIPE. Both end a program that has not said otherwise, and it is not for a
 //! library to say so for a whole process. The kernel sends them to the thread that writes, so that thread alone blocks them for as long as
-//! it does, and takes what has come before it lets them through again.
+//! it does, and takes what has come before it lets them through again; one that somebody else sends the process in that moment may be among it.
 #![allow(unsafe_code, reason = "sets and masks of signals are C calls")]
 
 use std::mem::MaybeUninit;
