@@ -127,7 +127,7 @@ impl<'a> Participant<'a> {
             verdict: segment.signal(geometry.verdict(barrier))?,
         };
         // If the last generation passed by a meeting, nobody knows but who was there. What is corrupt is found by who needs it.
-        let _ = participant.meet(participant.own.exec());
+        participant.remember();
         Some(participant)
     }
 

@@ -116,6 +116,8 @@ impl<'a> Ends<'a> {
         if message.len() <= ring::capacity(self.segment.geometry().cells()) {
             return self.frame(to, Kind::Whole.word(tag), message, waiting, counters);
         }
+        // Of the parts only the last may have to wait for room.
+        let _ = waiting.since();
         for part in 0.. {
             if !self.send_part(to, tag, message, part, waiting, counters)? {
                 break;

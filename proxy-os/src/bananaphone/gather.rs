@@ -41,6 +41,7 @@ impl<'a> Ends<'a> {
         self.gathers = self.gathers.wrapping_add(1);
         let tag = INTERNAL | (self.gathers & (INTERNAL - 1));
         self.forget_own_but(tag);
+        let _ = waiting.since();
         let mut gathered = vec![None; usize::from(self.segment.geometry().world())];
         gathered[usize::from(self.me)] = Some(own.to_vec());
         let (mut part, mut sending) = (0, true);
@@ -75,12 +76,19 @@ impl<'a> Ends<'a> {
             });
         }
         let place = usize::from(self.me).saturating_mul(size);
-        // At least one part, so that also nothing is gathered together.
-        for number in 0..size.div_ceil(self.part()).max(1) {
+        // At least one part, so that also nothing is gathered together. All are counted at once: wherever a call ends, the next one's numbers
+        // are those of the other ranks'.
+        let parts = size.div_ceil(self.part()).max(1);
+        let before = self.gathers;
+        self.gathers = before.wrapping_add(u32::try_from(parts).unwrap_or(u32::MAX));
+        if parts > 1 {
+            // Of them only some may have to be waited for.
+            let _ = waiting.since();
+        }
+        for (number, gather) in (0..parts).zip(1..) {
             let from = number * self.part();
             let length = size.saturating_sub(from).min(self.part());
-            self.gathers = self.gathers.wrapping_add(1);
-            let tag = INTERNAL | (self.gathers & (INTERNAL - 1));
+            let tag = INTERNAL | (before.wrapping_add(gather) & (INTERNAL - 1));
             self.forget_own_but(tag);
             let sent = &own[from..from + length];
             let word = Kind::Whole.word(tag);

@@ -349,8 +349,8 @@ impl Bus {
     /// Receives into a buffer; returns tag and length. Allocates nothing for a message in one piece.
     ///
     /// # Errors
-    /// As for [`Self::recv`]; [`BusError::TooSmall`] when the buffer is, and then the message is the next to be received. After an
-    /// error the buffer's contents are arbitrary.
+    /// As for [`Self::recv`]; [`BusError::TooSmall`] when the buffer is, and then the message is the next to be received. Behind the
+    /// message, and after an error, the buffer's contents are arbitrary.
     pub fn recv_into(
         &mut self,
         from: u16,

@@ -37,7 +37,7 @@ enum Next {
 }
 
 impl<'a> Ends<'a> {
-    /// Takes what has come meanwhile, as far as there is a place for it; errors come again when it is asked for.
+    /// Takes what has come meanwhile, as far as there is a place for it. What is wrong with it is found by who asks for it.
     pub(super) fn make_room(&mut self) {
         for from in self.peers() {
             while self.incoming[usize::from(from)].crowd.len() < CROWD {
@@ -47,6 +47,10 @@ impl<'a> Ends<'a> {
                 }
             }
         }
+    }
+
+    fn cells(&self) -> usize {
+        usize::try_from(self.segment.geometry().cells()).unwrap_or(usize::MAX)
     }
 
     /// Keeps a message for whoever asks for it later.
@@ -96,15 +100,16 @@ impl<'a> Ends<'a> {
     /// The next message in a ring, whatever its tag.
     #[inline]
     fn next(&mut self, from: u16) -> Result<Option<Next>, BusError> {
-        loop {
+        // A ring holds no more frames, so a sender that goes on meanwhile has called whoever sleeps after that.
+        for _ in 0..=self.cells() {
             let reader = self.readers.get_mut(usize::from(from));
             let Some(reader) = reader.and_then(Option::as_mut) else {
-                return Ok(None);
+                break;
             };
             let frame = match reader.peek() {
                 Ok(frame) => frame,
                 // A look needs no buffer that could be too small.
-                Err(RecvError::Empty | RecvError::TooSmall { .. }) => return Ok(None),
+                Err(RecvError::Empty | RecvError::TooSmall { .. }) => break,
                 Err(RecvError::Corrupt(error)) => return Err(error.into()),
             };
             match Kind::split(frame.tag) {
@@ -120,6 +125,7 @@ impl<'a> Ends<'a> {
                 None => {}
             }
         }
+        Ok(None)
     }
 
     /// Takes a frame of a long message, and returns the message if that was the last.
@@ -174,8 +180,16 @@ impl<'a> Ends<'a> {
         if let Some(at) = crowd.iter().position(|(found, _)| wanted(*found)) {
             return self.take_aside(from, at, place);
         }
-        loop {
+        let crowded = BusError::Crowded {
+            rank: from,
+            limit: CROWD,
+        };
+        // Each round sets a message aside or has the cursor on, see `next`.
+        for _ in 0..=CROWD.saturating_add(self.cells()) {
             let waiting = self.incoming[usize::from(from)].crowd.len();
+            if waiting > CROWD {
+                return Err(crowded);
+            }
             match self.next(from)? {
                 Some(Next::Frame(found, frame)) if wanted(found) => {
                     if let Some(bytes) = self.take_to(from, found, &frame, place)? {
@@ -187,16 +201,18 @@ impl<'a> Ends<'a> {
                     crowd.push_front((found, message));
                     return self.take_aside(from, 0, place);
                 }
-                Some(_) if waiting >= CROWD => {
-                    return Err(BusError::Crowded {
-                        rank: from,
-                        limit: CROWD,
-                    });
+                Some(Next::Frame(_, frame)) if waiting == CROWD => {
+                    let reader = self.readers.get(usize::from(from)).and_then(Option::as_ref);
+                    if reader.is_some_and(|reader| reader.stands(&frame)) {
+                        return Err(crowded);
+                    }
                 }
+                // Also one more than are allowed, which has left the ring already.
                 Some(next) => self.set_aside(from, next),
-                None => return Ok(None),
+                None => break,
             }
         }
+        Ok(None)
     }
 
     /// Takes a message that was set aside.

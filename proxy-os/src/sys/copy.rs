@@ -17,7 +17,7 @@ pub(crate) fn put([first, second]: [&[Word]; 2], bytes: &[u8]) {
     }
     let (one, two) = bytes.split_at(bytes.len().min(size_of_val(first)));
     put_piece(first, one);
-    put_piece(second, &two[..two.len().min(size_of_val(second))]);
+    put_piece(second, two);
 }
 
 /// Fills `bytes` from the beginning of these words, the first piece first, as far as they go.
@@ -27,13 +27,11 @@ pub(crate) fn get([first, second]: [&[Word]; 2], bytes: &mut [u8]) {
     }
     let (one, two) = bytes.split_at_mut(bytes.len().min(size_of_val(first)));
     get_piece(first, one);
-    let rest = two.len().min(size_of_val(second));
-    get_piece(second, &mut two[..rest]);
+    get_piece(second, two);
 }
 
-/// `bytes` fit `words`.
 fn put_piece(words: &[Word], bytes: &[u8]) {
-    debug_assert!(bytes.len() <= size_of_val(words));
+    let bytes = &bytes[..bytes.len().min(size_of_val(words))];
     #[cfg(target_arch = "x86_64")]
     // SAFETY: both are valid for so many bytes, and the words, which are atomics, for writes from any thread. They do not overlap: nothing
     // but atomics is ever referenced where they lie.
@@ -48,9 +46,9 @@ fn put_piece(words: &[Word], bytes: &[u8]) {
     ring::put([words, &[]], bytes);
 }
 
-/// `bytes` fit `words`.
 fn get_piece(words: &[Word], bytes: &mut [u8]) {
-    debug_assert!(bytes.len() <= size_of_val(words));
+    let fit = bytes.len().min(size_of_val(words));
+    let bytes = &mut bytes[..fit];
     #[cfg(target_arch = "x86_64")]
     // SAFETY: as in `put_piece`; `bytes` are ours alone.
     unsafe {

@@ -36,6 +36,64 @@ fn messages_go_between_two_ranks_and_to_all_by_tag() {
 }
 
 #[test]
+fn an_all_gather_of_parts_that_failed_does_not_reach_into_the_next() {
+    let gone_by = std::sync::Barrier::new(2);
+    let results = bus::threads(2, |mut bus| {
+        // Three parts.
+        let size = 3 * bus.capacity() / 2;
+        let own = |round: u8| vec![round * 16 + bus.rank() as u8; size];
+        let (first, second) = (own(1), own(2));
+        let mut all = vec![0; 2 * size];
+        if bus.rank() == 1 {
+            gone_by.wait();
+        }
+        // One after the other: each has sent something when it gives up.
+        let refused = bus.all_gather_into(&first, &mut all, Duration::from_millis(20));
+        assert!(matches!(refused, Err(BusError::Wait(_))), "{refused:?}");
+        if bus.rank() == 0 {
+            gone_by.wait();
+        }
+        gone_by.wait();
+        bus.all_gather_into(&second, &mut all, AMPLE).unwrap();
+        let (zero, one) = all.split_at(size);
+        (
+            zero.iter().all(|byte| *byte == 0x20),
+            one.iter().all(|byte| *byte == 0x21),
+        )
+    });
+    assert_eq!(results, [(true, true); 2]);
+}
+
+#[test]
+fn too_many_messages_of_other_tags_are_an_error_and_none_is_lost() {
+    let long = vec![7; 100_000];
+    let tags: u32 = 1030;
+    let received = bus::threads(2, |mut bus| {
+        if bus.rank() == 0 {
+            (0..1024).for_each(|tag| bus.send(1, tag, b"", AMPLE).unwrap());
+            bus.send(1, 2000, &long, AMPLE).unwrap();
+            (1024..tags).for_each(|tag| bus.send(1, tag, b"", AMPLE).unwrap());
+            return Vec::new();
+        }
+        for _ in 0..3 {
+            let refused = bus.recv(0, Some(3000), AMPLE);
+            assert!(
+                matches!(refused, Err(BusError::Crowded { rank: 0, .. })),
+                "{refused:?}"
+            );
+        }
+        assert_eq!(
+            bus.recv(0, Some(2000), AMPLE).unwrap(),
+            (2000, long.clone())
+        );
+        (0..tags)
+            .map(|_| bus.recv(0, None, AMPLE).unwrap().0)
+            .collect()
+    });
+    assert_eq!(received[1], (0..tags).collect::<Vec<_>>());
+}
+
+#[test]
 fn long_messages_are_streamed_both_ways_at_once() {
     let long: Vec<u8> = (0..1_000_003_u32).map(|i| (i * 7 % 251) as u8).collect();
     let long = &long;

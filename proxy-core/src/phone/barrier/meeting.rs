@@ -85,6 +85,16 @@ impl<'a> Participant<'a> {
         Ok(Meeting::None)
     }
 
+    /// Of a rank that is made again, and whose last generation is over for it: whether that passed by a meeting.
+    pub(super) fn remember(&mut self) {
+        let is_ready = self.own.generation.load() == self.arrived() | READY;
+        let met = self.meet(self.own.exec());
+        // Ready to the end, and no verdict: it saw the other ready, which may be about to say so, having taken its own readiness back.
+        if is_ready && met == Ok(Meeting::None) && self.verdict() == Ok(None) {
+            self.passed = self.generation;
+        }
+    }
+
     /// This generation passed by a meeting.
     fn met(&mut self) -> Result<Verdict, Corrupt> {
         self.passed = self.generation;
@@ -104,10 +114,15 @@ impl<'a> Participant<'a> {
         if self.own.generation.load() != ready {
             return false;
         }
+        if self.passed == self.generation {
+            // This rank has passed, and what it said for that stands.
+            return true;
+        }
         // With a full fence behind it, before the load. Nobody waits for this change.
         let _ = self.own.generation.store(self.arrived());
-        let theirs = other.generation.load();
-        self.is_beyond(theirs) || theirs == ready && self.is_same(other, self.own.exec())
+        let is_ready = other.generation.load() == ready;
+        // Looked at again behind that: it may have passed and gone on meanwhile.
+        is_ready && self.is_same(other, self.own.exec()) || self.is_beyond(other.generation.load())
     }
 
     /// Whether the other, which was seen ready, is so for this execution. No, if it has gone on while we looked.

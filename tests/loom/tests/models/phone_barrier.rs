@@ -199,6 +199,36 @@ fn two_that_are_ready_pass_back_to_back() {
     rt::model("phone meeting", 1000, met);
 }
 
+/// One that sees the other passes and goes on to the next generation, while the other gives up.
+fn gone_on() {
+    let bus = Bus::new(2, 1);
+    let hasty = {
+        let bus = Arc::clone(&bus);
+        rt::spawn(move || {
+            let mut rank = participant(&bus, 0);
+            bus.obey(rank.arrive_ready(1));
+            let told = told(&mut rank, 1);
+            told.unwrap_or_else(|| rank.decide(Verdict::TimedOut(0)).unwrap().0)
+        })
+    };
+    let mut rank = participant(&bus, 1);
+    bus.obey(rank.arrive_ready(1));
+    let early = told(&mut rank, 1);
+    if early == Some(Verdict::Passed) {
+        bus.obey(rank.arrive_ready(2));
+    }
+    let hasty = rt::join(hasty);
+    assert!(
+        early.is_none_or(|verdict| verdict == hasty),
+        "{early:?} {hasty:?}"
+    );
+}
+
+#[test]
+fn h21_who_goes_on_from_a_meeting_is_not_undone_by_who_gives_up() {
+    rt::model("phone meeting, gone on", 40, gone_on);
+}
+
 /// Two are ready. One looks once: if it does not see the other its deadline has passed, else it goes on and fails the next generation. The
 /// other is slow to see either.
 fn missed() {

@@ -52,7 +52,11 @@ const SHARED: &[(&str, Looked)] = &[
     ),
     (
         "proxy-core/src/phone/barrier/meeting.rs",
-        At(&["phone meeting", "phone meeting, missed"]),
+        At(&[
+            "phone meeting",
+            "phone meeting, missed",
+            "phone meeting, gone on",
+        ]),
     ),
     (
         "proxy-core/src/phone/layout.rs",
