@@ -87,10 +87,14 @@ impl<'a> Participant<'a> {
 
     /// Of a rank that is made again, and whose last generation is over for it: whether that passed by a meeting.
     pub(super) fn remember(&mut self) {
-        let is_ready = self.own.generation.load() == self.arrived() | READY;
         let met = self.meet(self.own.exec());
-        // Ready to the end, and no verdict: it saw the other ready, which may be about to say so, having taken its own readiness back.
-        if is_ready && met == Ok(Meeting::None) && self.verdict() == Ok(None) {
+        let Some((_, other)) = &self.partner else {
+            return;
+        };
+        let is_ready = self.own.generation.load() == self.arrived() | READY;
+        let is_other_back = other.generation.load() == self.arrived();
+        // Ready to the end, and no verdict: it saw the other ready, which has taken that back since and is about to say that it passed.
+        if met == Ok(Meeting::None) && is_ready && is_other_back && self.verdict() == Ok(None) {
             self.passed = self.generation;
         }
     }

@@ -88,6 +88,37 @@ fn two_that_are_ready_for_different_executions_do_not_pass() {
 }
 
 #[test]
+fn h21_an_opinion_behind_a_meeting_changes_nothing() {
+    for one in [0, 1] {
+        on_barrier(2, |_, mut all| {
+            meet(&mut all, 1);
+            let passed = Ok((Verdict::Passed, Wake::Nobody));
+            let cancelled = Verdict::Cancelled(all[one].me);
+            assert_eq!(all[one].decide(cancelled), passed);
+            let late = Verdict::TimedOut(all[1 - one].me);
+            assert_eq!(all[1 - one].decide(late), passed);
+            meet(&mut all, 2);
+        });
+    }
+}
+
+/// One has passed and is made again before the other, which has taken back that it is ready, has said that it passed.
+#[test]
+fn h21_who_is_made_again_behind_a_meeting_remembers_it() {
+    on_barrier(2, |segment, mut all| {
+        ready(&mut all[0], 1);
+        ready(&mut all[1], 1);
+        assert_eq!(all[1].meet(1), Ok(PASSED));
+        assert!(all[0].has_met(), "it saw the other ready");
+        let mut again = participant(segment, 1);
+        let cancelled = Verdict::Cancelled(1);
+        assert_eq!(forgo(&mut again, 2), cancelled);
+        let passed = Ok((Verdict::Passed, Wake::Nobody));
+        assert_eq!(all[0].decide(Verdict::TimedOut(0)), passed);
+    });
+}
+
+#[test]
 fn h21_who_fails_before_the_other_is_ready_fails_for_both() {
     for one in [0, 1] {
         on_barrier(2, |_, mut all| {
