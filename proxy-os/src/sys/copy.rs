@@ -7,7 +7,7 @@
 use proxy_core::phone::Word;
 use proxy_core::phone::ring;
 
-/// From here on machine code is faster.
+/// Bytes from which machine code copies, which goes 64 a step.
 const LONG: usize = 64;
 
 /// Copies `bytes` to the beginning of these words, the first piece first. What does not fit is left out.

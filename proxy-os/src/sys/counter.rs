@@ -1,8 +1,7 @@
 //! The monotonic clock for a thread that asks for it at every event: by the CPU's counter for a while after each reading of the clock itself.
 //!
-//! A reading of the clock waits for all that was begun before it and takes 22 ns on the machine of the benches; a reading of the counter takes
-//! half of that. How fast the counter runs is measured as the clock is read, and is believed for [`FAR`] at a time. Where the kernel
-//! itself keeps time by another clock, the counter is not used.
+//! A reading of the clock waits for all that was begun before it; a reading of the counter alone does not. How fast the counter runs is
+//! measured as the clock is read, and is believed for [`FAR`] at a time. Where the kernel itself keeps time by another clock, the counter is not used.
 #![allow(unsafe_code, reason = "the time stamp counter")]
 
 use std::fs;
@@ -66,7 +65,7 @@ impl Counter {
         }
     }
 
-    /// Nanoseconds of the monotonic clock, as [`clock::monotonic_ns`]. 10 ns; without the counter what the clock takes.
+    /// Nanoseconds of the monotonic clock, as [`clock::monotonic_ns`]. One reading of the counter; without it, and once in [`FAR`], one of the clock.
     #[inline]
     pub(crate) fn now(&mut self) -> u64 {
         if !self.used {
