@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use proxy_core::phone::barrier::RankSet;
 use proxy_core::phone::layout::{Geometry, Segment};
+use proxy_core::phone::member::State;
 
 use super::counters::Counters;
 use super::error::JoinError;
@@ -28,6 +29,7 @@ use super::line::Line;
 use super::segment::{self, Memory, Segments};
 use super::share::Share;
 use super::sight::Death;
+use super::wait;
 use super::watch::bury;
 use crate::log;
 use crate::sys::eventfd::EventFd;
@@ -41,6 +43,9 @@ use crate::sys::{clock, fork, random};
 /// How long somebody who has connected may say nothing: a rank says who it is right away, and one that is stopped
 /// in between connects again.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// How long a hub that is to stop goes on for ranks that are there but have not said so, or cannot be introduced yet: both are a matter of
+/// microseconds, unless one of them is stopped just then.
+const FAREWELL: Duration = PATIENCE;
 /// Strangers at once; the one that has waited longest makes room. More than ranks can come.
 const STRANGERS: usize = 256;
 /// Until a refused call is made again: no room for a descriptor, here or on its way.
@@ -60,7 +65,8 @@ pub(super) struct Terms {
     pub(super) share: Option<Share>,
 }
 
-/// The hub from outside. Dropped, it stops: the name is free, and nobody is let in any more.
+/// The hub from outside. Dropped, it stops, once those who are there know how to watch each other: the name is free, and nobody is let in
+/// any more.
 #[derive(Debug)]
 pub(super) struct Hub {
     shared: Arc<Shared>,
@@ -118,6 +124,7 @@ impl Hub {
             failed: None,
             accept_after: None,
             retry: false,
+            until: None,
         };
         let name = |tid: u32| ThreadName::new(&format!("bp-hub-{tid}"));
         let thread = thread::spawn(name, None, Box::new(move || service.run()))
@@ -179,7 +186,7 @@ struct Service {
     members: Vec<Member>,
     /// Every rank that was ever let in.
     seen: RankSet,
-    /// Every rank that ever was a member.
+    /// Every rank that has said that it is there, or was let in and has hung up.
     ready: RankSet,
     /// A rank that could not join; the bus will not be complete.
     failed: Option<Failure>,
@@ -187,12 +194,14 @@ struct Service {
     accept_after: Option<Instant>,
     /// Something could not be sent and is to be tried again.
     retry: bool,
+    /// When it stops at the latest, once it is to.
+    until: Option<Instant>,
 }
 
 impl Service {
     fn run(&mut self) {
         // Acquire pairs with the release in `Hub::drop`.
-        while !self.shared.stop.load(Ordering::Acquire) {
+        while !self.shared.stop.load(Ordering::Acquire) || self.lingers() {
             match self.poll() {
                 Ok(news) => self.handle(&news),
                 Err(error) => {
@@ -203,13 +212,27 @@ impl Service {
         }
     }
 
+    /// Whether a hub that is to stop must go on: its own rank, like any other, knows from the member table that all are there, which is before
+    /// the last of them has said so here. If it went now, nobody could tell them any more how to watch each other.
+    fn lingers(&mut self) -> bool {
+        let until = *self.until.get_or_insert_with(|| Instant::now() + FAREWELL);
+        let absent = [State::Free, State::Joining]
+            .map(|state| self.segment.with(|segment| wait::in_state(*segment, state)));
+        let is_complete = self.failed.is_none() && absent.iter().all(|ranks| ranks.is_empty());
+        let all_know = (0..self.members.len()).all(|index| self.is_introduced(index));
+        // It was rung once, to stop, and would end every poll.
+        let _ = self.shared.bell.wait(Some(Duration::ZERO));
+        is_complete && !all_know && Instant::now() < until
+    }
+
     /// Waits for news: of the bell, the door, the strangers and the members, in this order.
     fn poll(&mut self) -> io::Result<Vec<bool>> {
         let now = Instant::now();
         self.accept_after = self.accept_after.filter(|after| *after > now);
         let retry = self.retry.then(|| now + RETRY);
         let strangers = self.strangers.iter().map(|stranger| stranger.until);
-        let next = strangers.chain(self.accept_after).chain(retry).min();
+        let others = [self.accept_after, retry, self.until];
+        let next = strangers.chain(others.into_iter().flatten()).min();
         let timeout = next.map(|next| next.saturating_duration_since(now));
         let door = match self.accept_after {
             Some(_) => For::HangUp,
@@ -275,6 +298,8 @@ impl Service {
                 self.segment.with(|segment| {
                     bury(*segment, member.rank, self.terms.share, Death::Connection)
                 });
+                // It says nothing any more, and the others must not wait for it to be told how to watch each other.
+                self.ready = self.ready.with(member.rank);
                 return false;
             }
         };

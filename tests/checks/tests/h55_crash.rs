@@ -3,11 +3,15 @@
 //! Each numbered point has three rounds; `PROXY_KILL_ROUNDS=100` makes them a hundred.
 
 use std::collections::BTreeSet;
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use proxy_checks::bus::{self, AMPLE, PROMPT, Process, Role};
+use proxy_checks::os;
+use proxy_checks::pace::{at_most, until};
 use proxy_core::phone::barrier::RankSet;
+use proxy_core::phone::member::State;
 use proxy_os::bananaphone::kill::{self, Point};
 use proxy_os::bananaphone::{Bus, BusError, Why};
 
@@ -17,6 +21,9 @@ const VICTIM: u16 = 2;
 const UNKNOWN: Duration = Duration::from_secs(1);
 /// A hang, on a busy machine.
 const HANG: Duration = Duration::from_secs(10);
+
+/// World and victim of the rounds, in turn: the leader of the barrier, or a rank that is not; and two alone, which meet there without one.
+const CASES: [(u16, u16); 5] = [(3, 0), (3, VICTIM), (2, 1), (3, VICTIM), (2, 0)];
 
 /// Rounds at a time: most of their time is spent waiting for a deadline.
 const LANES: usize = 3;
@@ -63,9 +70,9 @@ fn message(rank: u16, round: u64) -> Vec<u8> {
         .collect()
 }
 
-fn join_and_live(job: &str, rank: u16) -> Result<(), String> {
+fn join_and_live(job: &str, rank: u16, world: u16) -> Result<(), String> {
     let told = |error: &dyn std::fmt::Display| error.to_string();
-    let mut bus = Bus::create(&bus::options(job, rank, 3)).map_err(|error| told(&error))?;
+    let mut bus = Bus::create(&bus::options(job, rank, world)).map_err(|error| told(&error))?;
     bus.connect(UNKNOWN).map_err(|error| told(&error))?;
     life(&mut bus).map_err(|error| told(&error))
 }
@@ -78,7 +85,7 @@ fn child_that_dies() {
     let number: u32 = role.what.parse().unwrap();
     let point = Point::ALL.into_iter().find(|point| *point as u32 == number);
     kill::arm(point.unwrap());
-    let ended = join_and_live(&role.job, role.rank);
+    let ended = join_and_live(&role.job, role.rank, role.world);
     // Not every rank comes to every point.
     println!("lived: {ended:?}");
 }
@@ -101,20 +108,20 @@ fn wait_for_hub(job: &str, process: Option<&mut Process>) {
 }
 
 /// The victim dies at the point, being the hub or not; the others end in time; then the job starts afresh.
-fn round(point: Point, victim: u16, first: bool) {
+fn round(point: Point, (world, victim): (u16, u16), first: bool) {
     let job = bus::job();
-    let role = Role::new(&job, victim, 3, &(point as u32).to_string());
+    let role = Role::new(&job, victim, world, &(point as u32).to_string());
     let mut early = first.then(|| role.start("child_that_dies"));
     if first {
         wait_for_hub(&job, early.as_mut());
     }
-    let others: Vec<u16> = (0..3).filter(|rank| *rank != victim).collect();
+    let others: Vec<u16> = (0..world).filter(|rank| *rank != victim).collect();
     std::thread::scope(|scope| {
         let live = |rank| {
             let job = &job;
             scope.spawn(move || {
                 let start = Instant::now();
-                let ended = join_and_live(job, rank);
+                let ended = join_and_live(job, rank, world);
                 (ended, start.elapsed())
             })
         };
@@ -136,13 +143,13 @@ fn round(point: Point, victim: u16, first: bool) {
         }
     });
     let afresh = |rank| {
-        let mut bus = bus::connected(&job, rank, 3);
+        let mut bus = bus::connected(&job, rank, world);
         life(&mut bus).unwrap();
         // All have what they need before the first one leaves.
         bus.all_gather(&[], AMPLE).unwrap();
     };
     let afresh = &afresh;
-    std::thread::scope(|scope| (0..3).for_each(|rank| drop(scope.spawn(move || afresh(rank)))));
+    std::thread::scope(|scope| (0..world).for_each(|rank| drop(scope.spawn(move || afresh(rank)))));
 }
 
 /// Rounds of each point.
@@ -154,12 +161,11 @@ fn count() -> usize {
 fn rounds(first: bool) {
     let before = entries();
     for point in Point::ALL {
-        // The leader of the barrier, and a rank that is not.
-        let victims = [0, VICTIM, VICTIM].into_iter().cycle().take(count());
+        let cases = CASES.into_iter().cycle().take(count());
         std::thread::scope(|scope| {
             for lane in 0..LANES {
-                let own = victims.clone().skip(lane).step_by(LANES);
-                scope.spawn(move || own.for_each(|victim| round(point, victim, first)));
+                let own = cases.clone().skip(lane).step_by(LANES);
+                scope.spawn(move || own.for_each(|case| round(point, case, first)));
             }
         });
         println!("{point:?}: {} rounds", count());
@@ -175,6 +181,81 @@ fn h55_a_hub_that_is_killed_anywhere_leaves_nothing_behind() {
 #[test]
 fn h55_a_rank_that_is_killed_anywhere_leaves_nothing_behind() {
     rounds(false);
+}
+
+/// The hub's rank knows from the member table that all are there, and leaves before the last one has said so to the hub. The two others
+/// watch each other nevertheless.
+#[test]
+fn h55_a_rank_that_is_killed_when_the_hub_has_left_is_noticed() {
+    let job = bus::job();
+    let hub = Bus::create(&bus::options(&job, 0, 3)).unwrap();
+    assert!(hub.is_hub());
+    let mut watching = Role::new(&job, 1, 3, "").start("child_that_watches");
+    let mut last = Role::new(&job, 2, 3, "stops").start("child_that_is_watched");
+    hub.connect(AMPLE).unwrap();
+    until("stopped", || os::is_stopped(last.id()));
+    std::thread::scope(|scope| {
+        scope.spawn(move || hub.cleanup());
+        watching.await_line("the hub has left");
+        os::signal(last.id(), libc::SIGCONT);
+    });
+    watching.await_line("the last rank is there");
+    last.kill();
+    watching.succeed();
+}
+
+/// A rank dies before it has told the hub that it is there. The bus will not be complete; the others watch each other nevertheless.
+#[test]
+fn h55_a_rank_that_is_killed_is_noticed_also_behind_one_that_died_while_it_came() {
+    let job = bus::job();
+    let hub = Bus::create(&bus::options(&job, 0, 4)).unwrap();
+    let mut watching = Role::new(&job, 1, 4, "").start("child_that_watches");
+    let mut watched = Role::new(&job, 2, 4, "").start("child_that_is_watched");
+    let is_there = |rank: usize| hub.members().unwrap()[rank].0 == State::Joined;
+    until("there", || is_there(1) && is_there(2));
+    let dies = Role::new(&job, 3, 4, "dies").start("child_that_is_watched");
+    assert_eq!(dies.output().status.signal(), Some(libc::SIGKILL));
+    until("noticed", || hub.dead(PROMPT).unwrap().has(3));
+    hub.cleanup();
+    watching.await_line("the hub has left");
+    watching.await_line("the last rank is there");
+    watched.kill();
+    watching.succeed();
+}
+
+#[test]
+fn child_that_watches() {
+    let Some(role) = Role::of("child_that_watches") else {
+        return;
+    };
+    let why = |bus: &mut Bus, from| match bus.recv(from, Some(1), AMPLE) {
+        Err(BusError::Wait(error)) => (error.why, error.elapsed),
+        other => panic!("{other:?}"),
+    };
+    let mut bus = Bus::create(&bus::options(&role.job, role.rank, role.world)).unwrap();
+    assert_eq!(why(&mut bus, 0).0, Why::PeerLeft(0));
+    println!("the hub has left");
+    bus.recv(2, Some(0), AMPLE).unwrap();
+    println!("the last rank is there");
+    let (why, elapsed) = why(&mut bus, 2);
+    assert_eq!(why, Why::PeerDead(2));
+    assert!(elapsed < at_most(Duration::from_secs(2)), "{elapsed:?}");
+}
+
+#[test]
+fn child_that_is_watched() {
+    let Some(role) = Role::of("child_that_is_watched") else {
+        return;
+    };
+    // Before it tells the hub.
+    match role.what.as_str() {
+        "stops" => kill::arm_stop(Point::Joined),
+        "dies" => kill::arm(Point::Joined),
+        _ => {}
+    }
+    let mut bus = Bus::create(&bus::options(&role.job, role.rank, role.world)).unwrap();
+    bus.send(1, 0, b"", AMPLE).unwrap();
+    bus.recv(1, None, AMPLE).unwrap();
 }
 
 /// Two receivers and a publisher that dies at the point, in its third message.
