@@ -35,8 +35,7 @@ use crate::trace;
 /// Done semaphores of a leader at most: the device has so many TOP_SPs to tell (specification section 3).
 pub const SEMAPHORES: usize = 4;
 
-/// One rank's execution barrier over the bus. One execution at a time, those behind it wait for their turn; each has its own deadline, from
-/// its turn on.
+/// One rank's execution barrier over the bus. One execution at a time; each has its own deadline.
 #[derive(Debug)]
 pub struct TaskBarrier {
     /// Only the worker takes it, so it is always free.
@@ -139,8 +138,7 @@ impl HostBarrier for TaskBarrier {
         match inner.current {
             None => inner.begin(exec),
             Some(current) if current == exec => {}
-            // Its turn comes: tasks are stepped in order of arrival.
-            Some(_) => return BarrierPoll::Pending,
+            Some(_) => return BarrierPoll::Failed(Status::BARRIER_MISUSE),
         }
         if !inner.barrier.is_leader() {
             return BarrierPoll::Ready;
@@ -216,9 +214,9 @@ impl HostBarrier for TaskBarrier {
 impl Inner {
     /// Arrives for an execution.
     fn begin(&mut self, exec: ExecId) {
+        self.begin_elsewhere();
         self.barrier.arrive(exec.0, self.within);
         self.current = Some(exec);
-        self.begin_elsewhere();
     }
 
     fn begin_elsewhere(&mut self) {
@@ -226,6 +224,8 @@ impl Inner {
         self.told = false;
         if let Some(seat) = &mut self.seat {
             seat.begin();
+            // However the execution before ended, and before anybody can see all ranks arrived.
+            self.barrier.await_machine(None);
         }
     }
 

@@ -8,14 +8,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use proxy_checks::bus::{self, AMPLE};
-use proxy_core::phone::barrier::RankSet;
+use proxy_core::phone::barrier::{RankSet, Verdict};
 use proxy_core::port::BarrierPoll;
 use proxy_core::{ExecId, Status};
 use proxy_os::HostBarrier;
 use proxy_os::bananaphone::bootstrap::Link;
 use proxy_os::bananaphone::leaders::{Leaders, Stopped};
 use proxy_os::bananaphone::task::TaskBarrier;
-use proxy_os::bananaphone::{Bus, Within};
+use proxy_os::bananaphone::{Bus, Why, Within};
 
 /// Machines here, and ranks of each.
 const MACHINES: usize = 3;
@@ -276,6 +276,42 @@ fn h20_a_silent_machine_is_named_on_every_rank_within_the_deadline() {
             assert!(text.contains("set by KNOB"), "{text}");
         }
     });
+}
+
+/// The leader gives up while it waits for another machine. In the next execution it has not come so far when another rank's deadline passes.
+#[test]
+fn h20_a_machine_that_an_execution_before_waited_for_is_not_named() {
+    let mut sockets = sockets();
+    let (own, silent) = (sockets.remove(0), sockets);
+    let peers: Vec<u32> = (0..3).map(|machine| machine * u32::from(RANKS)).collect();
+    let leaders = Leaders::start(own, &peers, 0, 1).unwrap();
+    let buses = bus::everybody(2);
+    let task = |rank: usize, within| {
+        let barrier = buses[rank].barrier(0, RankSet::below(2)).unwrap();
+        TaskBarrier::new(barrier, vec![], Within::new(within, "KNOB")).unwrap()
+    };
+    let leader = task(0, AMPLE).between_machines(leaders.seat(0).unwrap());
+    let hasty = task(1, Duration::ZERO);
+    assert_eq!(hasty.arrive(ExecId(1)), BarrierPoll::Ready);
+    let start = Instant::now();
+    while leader.attendance().and_then(|seen| seen.machine).is_none() {
+        assert_eq!(leader.arrive(ExecId(1)), BarrierPoll::Pending);
+        assert!(start.elapsed() < AMPLE);
+        std::thread::yield_now();
+    }
+    leader.cancel(ExecId(1));
+    let cancelled = BarrierPoll::Failed(Status::PEER_CANCELLED);
+    assert_eq!(hasty.release(ExecId(1)), cancelled);
+    hasty.cancel(ExecId(1));
+    assert_eq!(leader.arrive(ExecId(2)), BarrierPoll::Pending);
+    assert_eq!(hasty.arrive(ExecId(2)), BarrierPoll::Ready);
+    let late = BarrierPoll::Failed(Status::BARRIER_TIMEOUT);
+    assert_eq!(hasty.release(ExecId(2)), late);
+    let why = hasty.last_failure().unwrap().why;
+    assert_eq!(why, Why::Verdict(Verdict::TimedOut(1)));
+    // The thread's receive ends with the others' sockets.
+    drop(silent);
+    assert_eq!(leaders.stop(AMPLE), Stopped::Ended);
 }
 
 #[test]

@@ -81,9 +81,11 @@ impl<L: Link> Service<L> {
         let mut root = Root::new(self.machines(), self.channels);
         let mut patience = PATIENCE[0];
         loop {
+            // Asked before, as the own worker may stop with the verdict that it is told here: the others have to hear it, too.
+            let stops = self.must_stop();
             let news = root.settle(&self.desk);
-            if self.must_stop() {
-                return self.take_leave(&root);
+            if stops {
+                return self.take_leave(&mut root);
             }
             if !root.is_open() && !root.has_news() && self.rings(KEEPALIVE) {
                 continue;
@@ -143,7 +145,12 @@ impl<L: Link> Service<L> {
         news
     }
 
-    fn take_leave(&mut self, root: &Root) {
+    /// Tells the verdicts that stand, and says good-bye.
+    fn take_leave(&mut self, root: &mut Root) {
+        while root.has_news() {
+            let entries = root.next_entries();
+            self.round(root, entries, Duration::ZERO);
+        }
         let bye = self.frame(What::Bye).encode();
         for machine in 1..self.machines() {
             if !root.is_gone(machine) {

@@ -209,3 +209,49 @@ fn bad_numbers_are_named() {
     seat.arrive(3);
     assert_eq!(outcome(&seat), Ok(()), "one machine passes alone");
 }
+
+/// A link whose machine is stopped as soon as it has heard of another.
+#[derive(Debug)]
+struct StopsWhenHeard(Wires, Arc<Desk>);
+
+impl Link for StopsWhenHeard {
+    type Error = &'static str;
+
+    fn send(&mut self, peer: u32, message: &[u8]) -> Result<(), &'static str> {
+        self.0.send(peer, message)
+    }
+
+    fn recv(&mut self, peer: u32, message: &mut [u8]) -> Result<(), &'static str> {
+        let received = self.0.recv(peer, message);
+        // Release pairs with the acquire in `Service::must_stop`.
+        self.1.stop.store(true, Ordering::Release);
+        received
+    }
+}
+
+#[test]
+fn a_machine_that_stops_with_the_last_verdict_has_told_it_before() {
+    let (peers, wires) = wires(2);
+    let [zero, one]: [Wires; 2] = wires.try_into().unwrap();
+    let follower = Leaders::start(one, &peers, 1, 1).unwrap();
+    let mut seat = follower.seat(0).unwrap();
+    seat.begin();
+    seat.arrive(1);
+    let desk = Arc::new(Desk::new(1).unwrap());
+    desk.channels[0].cast(1, Vote::Arrived(1));
+    // Both votes are known when it is to stop, and that the generation has passed when it looks.
+    Service {
+        desk: Arc::clone(&desk),
+        link: StopsWhenHeard(zero, Arc::clone(&desk)),
+        peers: peers.into(),
+        machine: 0,
+        channels: 1,
+    }
+    .run();
+    assert_eq!(desk.channels[0].outcome(1), Some(Ok(())));
+    assert_eq!(outcome(&seat), Ok(()));
+    // Then it is gone.
+    seat.begin();
+    seat.arrive(2);
+    assert_eq!(outcome(&seat), Err((0, Elsewhere::Gone)));
+}
