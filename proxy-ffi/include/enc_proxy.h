@@ -814,7 +814,7 @@ typedef struct enc_proxy_dynamic_sizes {
 /** A setting is not accepted; the text names variable, value and what is. */
 #define ENC_PROXY_SETTING (-113)
 
-/** Too many messages with other tags wait to be received. */
+/** More than 1024 messages of the rank with other tags, or 64 MiB of them, wait to be received. */
 #define ENC_PROXY_CROWDED (-114)
 
 /** The rank could not join the host bus. */
@@ -1205,8 +1205,7 @@ NRT_STATUS enc_proxy_settings_dump(struct enc_proxy_settings *settings,
 
 /**
  * Appends one execution: its network task and, if the context has a barrier, its barrier task; both or none. Their
- * statuses can be asked for at once. Wakes the worker if it sleeps. Further executions may be appended before this one has ended: the network tasks of a
- * communicator, of all its contexts, have the library one after the other, in the order of their appends.
+ * statuses can be asked for at once. Wakes the worker if it sleeps.
  *
  * - `exec_id`: the execution's id, the embedder's own; the barrier compares it between ranks.
  *
@@ -1671,7 +1670,7 @@ NRT_STATUS bp_broadcast(struct bananaphone *bus,
  *
  * - `from`: another rank of the bus. `tag`: the tag wanted, or `BP_ANY_TAG`.
  * - `buffer`, `bytes`: room for the message.
- * - `length`: receives its length, also with `ENC_PROXY_TOO_SMALL`, after which the message is still the next.
+ * - `length`: receives its length, also with `ENC_PROXY_TOO_SMALL`, after which the message is still the next of such a call.
  * - `got_tag`: receives its tag; may be NULL.
  * - `timeout_us`: microseconds to wait at most.
  *

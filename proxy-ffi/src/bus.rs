@@ -304,7 +304,7 @@ fn rank(number: u32) -> Result<u16, Failure> {
 ///
 /// - `from`: another rank of the bus. `tag`: the tag wanted, or `BP_ANY_TAG`.
 /// - `buffer`, `bytes`: room for the message.
-/// - `length`: receives its length, also with `ENC_PROXY_TOO_SMALL`, after which the message is still the next.
+/// - `length`: receives its length, also with `ENC_PROXY_TOO_SMALL`, after which the message is still the next of such a call.
 /// - `got_tag`: receives its tag; may be NULL.
 /// - `timeout_us`: microseconds to wait at most.
 ///

@@ -121,7 +121,7 @@ pub const ENC_PROXY_LOAD: NRT_STATUS = -111;
 pub const ENC_PROXY_FIFO: NRT_STATUS = -112;
 /// A setting is not accepted; the text names variable, value and what is.
 pub const ENC_PROXY_SETTING: NRT_STATUS = -113;
-/// Too many messages with other tags wait to be received.
+/// More than 1024 messages of the rank with other tags, or 64 MiB of them, wait to be received.
 pub const ENC_PROXY_CROWDED: NRT_STATUS = -114;
 /// The rank could not join the host bus.
 pub const ENC_PROXY_JOIN: NRT_STATUS = -115;

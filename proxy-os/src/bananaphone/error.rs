@@ -7,6 +7,7 @@ use proxy_core::phone::Corrupt;
 use proxy_core::phone::barrier::{RankSet, Verdict};
 use proxy_core::phone::layout::LayoutError;
 
+use super::frame::Aside;
 use super::share::{Named, Ranks, Share, renamed};
 
 /// How long a call may take, and who said so.
@@ -406,7 +407,7 @@ pub enum BusError {
     Crowded {
         /// Their sender.
         rank: u16,
-        /// How many may wait.
+        /// How many may wait; less if they have more than 64 MiB together.
         limit: usize,
     },
     /// There is no such barrier, or this rank is not among the participants.
@@ -450,7 +451,8 @@ impl fmt::Display for BusError {
             }
             Self::Crowded { rank, limit } => write!(
                 f,
-                "more than {limit} messages of rank {rank} with other tags wait to be received"
+                "more than {limit} messages of rank {rank} with other tags, or {} MiB of them, wait to be received",
+                Aside::BYTES >> 20
             ),
             Self::BadBarrier { slot, participants } => write!(
                 f,

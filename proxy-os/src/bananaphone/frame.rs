@@ -1,4 +1,6 @@
-//! Frames: what a record of a ring is to a message, and where a message goes.
+//! Frames: what a record of a ring is to a message, where a message goes, and where it waits until it is asked for.
+
+use std::collections::VecDeque;
 
 use proxy_core::phone::Corrupt;
 
@@ -87,6 +89,14 @@ impl Place<'_> {
         }
     }
 
+    /// Whether so many bytes have room here.
+    pub(super) fn fits(&self, bytes: usize) -> bool {
+        match self {
+            Self::Buffer(buffer) => bytes <= buffer.len(),
+            Self::Vec(_) => true,
+        }
+    }
+
     /// Puts a message here that was set aside; gives it back if it is too long.
     pub(super) fn put(&mut self, message: Vec<u8>) -> Result<usize, Vec<u8>> {
         let bytes = message.len();
@@ -98,5 +108,70 @@ impl Place<'_> {
             },
         }
         Ok(bytes)
+    }
+}
+
+/// Messages of one sender that nobody has asked for, in order, and not more than may wait.
+#[derive(Debug, Default)]
+pub(super) struct Aside {
+    messages: VecDeque<(u32, Vec<u8>)>,
+    /// Of all of them.
+    bytes: usize,
+    /// One came when it was full, having left the ring before it was known to be for nobody.
+    over: bool,
+}
+
+impl Aside {
+    /// Messages that may wait.
+    pub(super) const MESSAGES: usize = 1024;
+    /// Bytes of theirs that may wait; the message that comes to so many may be of any length.
+    pub(super) const BYTES: usize = 64 << 20;
+
+    /// Whether no more may be set aside.
+    pub(super) fn is_full(&self) -> bool {
+        self.messages.len() >= Self::MESSAGES || self.bytes >= Self::BYTES
+    }
+
+    /// Whether more have been set aside than may: nothing more may leave the ring.
+    #[inline]
+    pub(super) const fn is_over(&self) -> bool {
+        self.over
+    }
+
+    /// Place of the first message with a tag that is wanted.
+    #[inline]
+    pub(super) fn find(&self, wanted: impl Fn(u32) -> bool) -> Option<usize> {
+        self.messages.iter().position(|(tag, _)| wanted(*tag))
+    }
+
+    /// Sets one aside, behind the others.
+    pub(super) fn push(&mut self, tag: u32, message: Vec<u8>) {
+        self.over |= self.is_full();
+        self.bytes += message.len();
+        self.messages.push_back((tag, message));
+    }
+
+    /// Sets one aside that is to be the next.
+    pub(super) fn push_first(&mut self, tag: u32, message: Vec<u8>) {
+        self.push(tag, message);
+        self.messages.rotate_right(1);
+    }
+
+    /// Takes the one at a place.
+    pub(super) fn take(&mut self, at: usize) -> Option<(u32, Vec<u8>)> {
+        let taken = self.messages.remove(at)?;
+        self.bytes -= taken.1.len();
+        self.over &= self.is_full();
+        Some(taken)
+    }
+
+    /// Drops all but those with tags that are to stay.
+    pub(super) fn retain(&mut self, stays: impl Fn(u32) -> bool) {
+        if self.messages.is_empty() {
+            return;
+        }
+        self.messages.retain(|(tag, _)| stays(*tag));
+        self.bytes = self.messages.iter().map(|(_, message)| message.len()).sum();
+        self.over &= self.is_full();
     }
 }

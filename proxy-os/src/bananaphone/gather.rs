@@ -40,7 +40,7 @@ impl<'a> Ends<'a> {
         // Ranks call it in the same order, so the count tells a late part of a failed one from this one's.
         self.gathers = self.gathers.wrapping_add(1);
         let tag = INTERNAL | (self.gathers & (INTERNAL - 1));
-        self.forget_own_but(tag);
+        self.forget_own_before(tag);
         let _ = waiting.since();
         let mut gathered = vec![None; usize::from(self.segment.geometry().world())];
         gathered[usize::from(self.me)] = Some(own.to_vec());
@@ -89,7 +89,7 @@ impl<'a> Ends<'a> {
             let from = number * self.part();
             let length = size.saturating_sub(from).min(self.part());
             let tag = INTERNAL | (before.wrapping_add(gather) & (INTERNAL - 1));
-            self.forget_own_but(tag);
+            self.forget_own_before(tag);
             let sent = &own[from..from + length];
             let word = Kind::Whole.word(tag);
             self.publish(To::Everybody, word, sent, waiting, counters)?;

@@ -329,7 +329,7 @@ impl Bus {
     ///
     /// # Errors
     /// [`BusError::Wait`] when there was none until the deadline, or `from` is dead or has left and nothing of it is to be received;
-    /// [`BusError::Crowded`] when too many with other tags came instead.
+    /// [`BusError::Crowded`] when more than 1024 with other tags came instead, or 64 MiB of them.
     pub fn recv(
         &mut self,
         from: u16,
@@ -349,7 +349,7 @@ impl Bus {
     /// Receives into a buffer; returns tag and length. Allocates nothing for a message in one piece.
     ///
     /// # Errors
-    /// As for [`Self::recv`]; [`BusError::TooSmall`] when the buffer is, and then the message is the next to be received. Behind the
+    /// As for [`Self::recv`]; [`BusError::TooSmall`] when the buffer is, and then the message is the next of such a call. Behind the
     /// message, and after an error, the buffer's contents are arbitrary.
     pub fn recv_into(
         &mut self,

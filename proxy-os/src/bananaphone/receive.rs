@@ -3,27 +3,21 @@
 //! A message in one frame is copied once, from the ring to its place. What a look at a ring has shown counts only once the frame is
 //! taken, see [`proxy_core::phone::ring`]; until then the copy may be of anything.
 
-use std::collections::VecDeque;
-
 use proxy_core::phone::barrier::RankSet;
 use proxy_core::phone::ring::{Arrived, RecvError};
 
 use super::channel::{Ends, INTERNAL};
 use super::counters::Counters;
 use super::error::{BusError, Why};
-use super::frame::{Kind, Partial, Place, begin, corrupt};
+use super::frame::{Aside, Kind, Partial, Place, begin, corrupt};
 use super::wait::{self, Look, Stage, Waiting};
 use crate::sys::copy;
-
-/// Messages with other tags that may wait per sender.
-const CROWD: usize = 1024;
 
 /// What came from one rank and was not received yet.
 #[derive(Debug, Default)]
 pub(super) struct Incoming {
     partial: Option<Partial>,
-    /// Complete messages that nobody has asked for, in order.
-    crowd: VecDeque<(u32, Vec<u8>)>,
+    aside: Aside,
     /// Tag of the bus's own message that came last, and how many frames of it, for lockstep.
     own: (u32, usize),
 }
@@ -40,7 +34,7 @@ impl<'a> Ends<'a> {
     /// Takes what has come meanwhile, as far as there is a place for it. What is wrong with it is found by who asks for it.
     pub(super) fn make_room(&mut self) {
         for from in self.peers() {
-            while self.incoming[usize::from(from)].crowd.len() < CROWD {
+            while !self.incoming[usize::from(from)].aside.is_full() {
                 match self.next(from) {
                     Ok(Some(next)) => self.set_aside(from, next),
                     Ok(None) | Err(_) => break,
@@ -57,18 +51,19 @@ impl<'a> Ends<'a> {
     fn set_aside(&mut self, from: u16, next: Next) {
         let (tag, message) = match next {
             Next::Whole(tag, message) => (tag, message),
-            Next::Frame(tag, frame) => {
-                let mut message = vec![0; frame.bytes];
-                self.copy(from, &frame, &mut message);
-                if !self.take_frame(from, tag, &frame) {
-                    return;
-                }
-                (tag, message)
-            }
+            Next::Frame(tag, frame) => match self.take_whole(from, tag, &frame) {
+                Some(message) => (tag, message),
+                None => return,
+            },
         };
-        self.incoming[usize::from(from)]
-            .crowd
-            .push_back((tag, message));
+        self.incoming[usize::from(from)].aside.push(tag, message);
+    }
+
+    /// Takes a message in one frame out of the ring. `None` = it was for others after all.
+    fn take_whole(&mut self, from: u16, tag: u32, frame: &Arrived) -> Option<Vec<u8>> {
+        let mut message = vec![0; frame.bytes];
+        self.copy(from, frame, &mut message);
+        self.take_frame(from, tag, frame).then_some(message)
     }
 
     /// Copies the payload of a frame.
@@ -176,18 +171,17 @@ impl<'a> Ends<'a> {
             Some(tag) => tag == found,
             None => found < INTERNAL,
         };
-        let crowd = &mut self.incoming[usize::from(from)].crowd;
-        if let Some(at) = crowd.iter().position(|(found, _)| wanted(*found)) {
-            return self.take_aside(from, at, place);
+        let at = usize::from(from);
+        if let Some(first) = self.incoming[at].aside.find(wanted) {
+            return self.take_aside(from, first, place);
         }
         let crowded = BusError::Crowded {
             rank: from,
-            limit: CROWD,
+            limit: Aside::MESSAGES,
         };
         // Each round sets a message aside or has the cursor on, see `next`.
-        for _ in 0..=CROWD.saturating_add(self.cells()) {
-            let waiting = self.incoming[usize::from(from)].crowd.len();
-            if waiting > CROWD {
+        for _ in 0..=Aside::MESSAGES.saturating_add(self.cells()) {
+            if self.incoming[at].aside.is_over() {
                 return Err(crowded);
             }
             match self.next(from)? {
@@ -197,22 +191,35 @@ impl<'a> Ends<'a> {
                     }
                 }
                 Some(Next::Whole(found, message)) if wanted(found) => {
-                    let crowd = &mut self.incoming[usize::from(from)].crowd;
-                    crowd.push_front((found, message));
-                    return self.take_aside(from, 0, place);
+                    return self.put(from, found, message, place).map(Some);
                 }
-                Some(Next::Frame(_, frame)) if waiting == CROWD => {
-                    let reader = self.readers.get(usize::from(from)).and_then(Option::as_ref);
+                Some(Next::Frame(_, frame)) if self.incoming[at].aside.is_full() => {
+                    let reader = self.readers.get(at).and_then(Option::as_ref);
                     if reader.is_some_and(|reader| reader.stands(&frame)) {
                         return Err(crowded);
                     }
                 }
                 // Also one more than are allowed, which has left the ring already.
                 Some(next) => self.set_aside(from, next),
-                None => break,
+                None => return self.begun_too_long(from, wanted, place),
             }
         }
         Ok(None)
+    }
+
+    /// What nothing in the ring means: an error, if what is asked for has begun to come and will not fit. No more of it is taken for that.
+    fn begun_too_long(
+        &self,
+        from: u16,
+        wanted: impl Fn(u32) -> bool,
+        place: &Place<'_>,
+    ) -> Result<Option<(u32, usize)>, BusError> {
+        match &self.incoming[usize::from(from)].partial {
+            Some(Partial { tag, total, .. }) if wanted(*tag) && !place.fits(*total) => {
+                Err(BusError::TooSmall { bytes: *total })
+            }
+            _ => Ok(None),
+        }
     }
 
     /// Takes a message that was set aside.
@@ -222,18 +229,29 @@ impl<'a> Ends<'a> {
         at: usize,
         place: &mut Place<'_>,
     ) -> Result<Option<(u32, usize)>, BusError> {
-        let crowd = &mut self.incoming[usize::from(from)].crowd;
-        let Some((tag, message)) = crowd.remove(at) else {
-            return Ok(None);
-        };
-        match place.put(message) {
-            Ok(bytes) => Ok(Some((tag, bytes))),
-            Err(message) => {
-                let bytes = message.len();
-                crowd.push_front((tag, message));
-                Err(BusError::TooSmall { bytes })
-            }
+        match self.incoming[usize::from(from)].aside.take(at) {
+            Some((tag, message)) => self.put(from, tag, message, place).map(Some),
+            None => Ok(None),
         }
+    }
+
+    /// Puts a message that has left the ring to its place. One that does not fit is the next.
+    fn put(
+        &mut self,
+        from: u16,
+        tag: u32,
+        message: Vec<u8>,
+        place: &mut Place<'_>,
+    ) -> Result<(u32, usize), BusError> {
+        place
+            .put(message)
+            .map(|bytes| (tag, bytes))
+            .map_err(|message| {
+                let bytes = message.len();
+                let incoming = &mut self.incoming[usize::from(from)];
+                incoming.aside.push_first(tag, message);
+                BusError::TooSmall { bytes }
+            })
     }
 
     /// Copies a message out of the ring and takes it. `None` = it was for others after all.
@@ -247,14 +265,10 @@ impl<'a> Ends<'a> {
     ) -> Result<Option<usize>, BusError> {
         let bytes = frame.bytes;
         let Some(room) = place.room(bytes) else {
-            let before = self.incoming[usize::from(from)].crowd.len();
-            self.set_aside(from, Next::Frame(tag, *frame));
-            let crowd = &mut self.incoming[usize::from(from)].crowd;
-            if crowd.len() == before {
-                return Ok(None);
-            }
-            crowd.rotate_right(1);
-            return Err(BusError::TooSmall { bytes });
+            return match self.take_whole(from, tag, frame) {
+                Some(message) => self.put(from, tag, message, place).map(|_| None),
+                None => Ok(None),
+            };
         };
         self.copy(from, frame, room);
         Ok(self.take_frame(from, tag, frame).then_some(bytes))
@@ -320,12 +334,13 @@ impl<'a> Ends<'a> {
         Ok(taken.map(|_| message))
     }
 
-    /// Drops messages of the bus's own with other tags than this: of all-gathers that failed.
-    pub(super) fn forget_own_but(&mut self, tag: u32) {
+    /// Before the all-gather with this tag: drops what came of earlier ones, which failed. A rank for which more have failed is ahead, and what
+    /// it sends for those to come is kept for them. Tags wrap, so half of all are behind.
+    pub(super) fn forget_own_before(&mut self, tag: u32) {
+        let is_behind = |found: u32| found.wrapping_sub(tag) & (INTERNAL - 1) >= INTERNAL / 2;
         for incoming in &mut self.incoming {
-            incoming
-                .crowd
-                .retain(|(found, _)| *found < INTERNAL || *found == tag);
+            let stays = |found| found < INTERNAL || !is_behind(found);
+            incoming.aside.retain(stays);
         }
     }
 }

@@ -64,6 +64,32 @@ fn an_all_gather_of_parts_that_failed_does_not_reach_into_the_next() {
     assert_eq!(results, [(true, true); 2]);
 }
 
+/// One rank has given up an all-gather and has sent its part of the next one, too, before the other comes to the first.
+#[test]
+fn an_all_gather_takes_what_came_for_it_before_one_that_had_failed_elsewhere() {
+    let buses = bus::everybody(2);
+    let [mut one, mut two]: [Bus; 2] = buses.try_into().unwrap();
+    for own in [[1], [2]] {
+        let late = one.all_gather(&own, Duration::ZERO);
+        assert!(matches!(late, Err(BusError::Wait(_))), "{late:?}");
+    }
+    for own in [[3], [4]] {
+        let late = one.all_gather_into(&own, &mut [0; 2], Duration::ZERO);
+        assert!(matches!(late, Err(BusError::Wait(_))), "{late:?}");
+    }
+    // Sets all of it aside.
+    assert!(two.recv(0, Some(1), Duration::ZERO).is_err());
+    for first in [1, 2] {
+        let all = two.all_gather(&[0], Duration::ZERO).unwrap();
+        assert_eq!(all, [[first], [0]]);
+    }
+    for first in [3, 4] {
+        let mut all = [9; 2];
+        two.all_gather_into(&[0], &mut all, Duration::ZERO).unwrap();
+        assert_eq!(all, [first, 0]);
+    }
+}
+
 #[test]
 fn too_many_messages_of_other_tags_are_an_error_and_none_is_lost() {
     let long = vec![7; 100_000];
@@ -91,6 +117,66 @@ fn too_many_messages_of_other_tags_are_an_error_and_none_is_lost() {
             .collect()
     });
     assert_eq!(received[1], (0..tags).collect::<Vec<_>>());
+}
+
+/// By their bytes, long before there are too many: also while the receiver itself waits for room to send.
+#[test]
+fn too_many_bytes_of_other_tags_are_an_error_and_none_is_lost() {
+    const LIMIT: usize = 64 << 20;
+    let job = bus::job();
+    let mut options = [0, 1].map(|rank| bus::options(&job, rank, 2));
+    options.iter_mut().for_each(|options| options.cells = 65536);
+    let [mut one, mut two] = options.map(|options| Bus::create(&options).unwrap());
+    let long = vec![7; one.capacity()];
+    let fit = u32::try_from(LIMIT.div_ceil(long.len())).unwrap();
+    for tag in 0..fit {
+        one.send(1, tag, &long, Duration::ZERO).unwrap();
+        let late = two.recv(0, Some(MAX_TAG), Duration::ZERO);
+        assert!(matches!(late, Err(BusError::Wait(_))), "{tag}: {late:?}");
+    }
+    one.send(1, fit, &long, Duration::ZERO).unwrap();
+    for _ in 0..2 {
+        let refused = two.recv(0, Some(MAX_TAG), AMPLE).unwrap_err();
+        let (rank, limit) = (0, 1024);
+        assert_eq!(refused, BusError::Crowded { rank, limit });
+        assert!(refused.to_string().contains("64 MiB"), "{refused}");
+    }
+    let tags: Vec<u32> = (0..=fit)
+        .map(|_| two.recv(0, None, AMPLE).unwrap())
+        .map(|(tag, bytes)| {
+            assert!(bytes == long, "{tag}");
+            tag
+        })
+        .collect();
+    assert_eq!(tags, (0..=fit).collect::<Vec<_>>());
+    // The other's ring is full, and what comes meanwhile is taken, up to the limit, and one that stays in the ring.
+    two.send(0, 0, &long, Duration::ZERO).unwrap();
+    let mut sent = 0;
+    while one.send(1, sent, &long, Duration::ZERO).is_ok() {
+        let full = two.send(0, 0, &long, Duration::ZERO);
+        assert!(matches!(full, Err(BusError::Wait(_))), "{full:?}");
+        sent += 1;
+    }
+    assert_eq!(sent, fit + 1);
+}
+
+#[test]
+fn a_buffer_that_is_too_small_is_said_when_a_long_message_begins() {
+    let [mut one, mut two]: [Bus; 2] = bus::everybody(2).try_into().unwrap();
+    let long = vec![7; 10 * one.capacity()];
+    let (bytes, mut small) = (long.len(), vec![0; long.len() - 1]);
+    // Its first parts only.
+    let full = one.send(1, 5, &long, Duration::ZERO);
+    assert!(matches!(full, Err(BusError::Wait(_))), "{full:?}");
+    let refused = two.recv_into(0, Some(5), &mut small, Duration::ZERO);
+    assert_eq!(refused, Err(BusError::TooSmall { bytes }));
+    std::thread::scope(|scope| {
+        let sender = scope.spawn(|| one.send(1, 6, &long, AMPLE));
+        let refused = two.recv_into(0, Some(6), &mut small, AMPLE);
+        assert_eq!(refused, Err(BusError::TooSmall { bytes }));
+        assert!(two.recv(0, Some(6), AMPLE).unwrap() == (6, long.clone()));
+        sender.join().unwrap().unwrap();
+    });
 }
 
 #[test]
