@@ -157,7 +157,6 @@ impl Barrier {
     /// # Errors
     /// As for [`Self::poll`].
     pub fn pass(&mut self) -> Result<Verdict, BusError> {
-        in_owner()?;
         self.decide(Verdict::Passed)
     }
 
@@ -166,7 +165,6 @@ impl Barrier {
     /// # Errors
     /// As for [`Self::poll`].
     pub fn cancel(&mut self) -> Result<Verdict, BusError> {
-        in_owner()?;
         self.decide(Verdict::Cancelled(self.me))
     }
 
@@ -176,6 +174,7 @@ impl Barrier {
     /// # Errors
     /// As for [`Self::poll`].
     pub fn forgo(&mut self, exec: u64) -> Result<Verdict, BusError> {
+        in_owner()?;
         kill::point(Point::Arriving);
         let me = self.me;
         let verdict = self.part.with_mut(|part| {
@@ -189,15 +188,17 @@ impl Barrier {
 
     /// Ends the generation with an opinion of this rank; returns the verdict that stands.
     pub(super) fn decide(&mut self, opinion: Verdict) -> Result<Verdict, BusError> {
+        in_owner()?;
         Ok(self.part.with(|part| part.decide(opinion))?)
     }
 
     /// Leader that waits for other machines: notes for which, and says whether this rank's deadline has passed.
     pub(super) fn await_machine(&mut self, machine: Option<u8>) -> bool {
-        self.part.with(|part| {
-            part.participant.await_machine(machine);
-            part.is_late(Instant::now())
-        })
+        in_owner().is_ok()
+            && self.part.with(|part| {
+                part.participant.await_machine(machine);
+                part.is_late(Instant::now())
+            })
     }
 
     /// Arrives and waits until all have arrived for the same execution.
@@ -227,6 +228,7 @@ impl Barrier {
     /// # Errors
     /// As for [`Self::poll`].
     pub fn gather(&mut self) -> Result<Progress, BusError> {
+        in_owner()?;
         let (pace, counters) = (self.pace, &self.counters);
         Ok(self.part.with_mut(|part| part.gather(pace, counters))?)
     }

@@ -213,6 +213,7 @@ fn h40_a_forked_child_of_a_process_on_a_bus_is_told_so() {
     let mut second = Bus::create(&options(1)).unwrap();
     let ranks: RankSet = (0..2).collect();
     let mut barrier = first.barrier(0, ranks).unwrap();
+    let mut other = second.barrier(0, ranks).unwrap();
     let code = forked(false, || {
         let since = Instant::now();
         let joins = thread::joins();
@@ -224,7 +225,14 @@ fn h40_a_forked_child_of_a_process_on_a_bus_is_told_so() {
             first.connect(short) == Err(JoinError::Forked),
             matches!(first.barrier(1, ranks), Err(BusError::Forked)),
             barrier.wait(1, short) == Err(BusError::Forked),
-            barrier.poll() == Err(BusError::Forked),
+            {
+                barrier.arrive(1, short);
+                barrier.poll() == Err(BusError::Forked)
+            },
+            barrier.gather() == Err(BusError::Forked),
+            barrier.pass() == Err(BusError::Forked),
+            barrier.cancel() == Err(BusError::Forked),
+            barrier.forgo(1) == Err(BusError::Forked),
             matches!(Bus::create(&options(1)), Err(JoinError::Forked)),
             {
                 first.hangup();
@@ -240,6 +248,12 @@ fn h40_a_forked_child_of_a_process_on_a_bus_is_told_so() {
         first_wrong(&found)
     });
     assert_eq!(code, 0, "number of the first call that answers wrong");
+    // Nothing of the child's has reached the barrier.
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| other.wait(1, PATIENCE));
+        assert_eq!(barrier.wait(1, PATIENCE), Ok(()));
+        assert_eq!(waits.join().unwrap(), Ok(()));
+    });
     for round in 0..100_u32 {
         second
             .send(0, round, &round.to_ne_bytes(), PATIENCE)
