@@ -5,7 +5,7 @@ use std::io;
 use std::ops::Range;
 
 use proxy_core::phone::Word;
-use proxy_core::phone::layout::{Geometry, HEADER, LayoutError, Segment};
+use proxy_core::phone::layout::{Geometry, HEADER, LINE, LayoutError, Segment};
 
 use super::counters::{Counters, Fallback};
 use super::error::JoinError;
@@ -32,12 +32,17 @@ fn bytes(words: usize) -> u64 {
     (words as u64).saturating_mul(size_of::<Word>() as u64)
 }
 
-/// Makes the memory of a new bus: all zero, of its final size, everything but the rings reserved.
+/// Makes the memory of a new bus: all zero, of its final size, and reserved but for the rings. Of these the first cell is, where ranks look
+/// for messages of one that has not come yet: where memory has run out, a read of what is not reserved is as fatal as a write.
 pub(super) fn create(geometry: &Geometry, counters: &Counters) -> Result<Memory, JoinError> {
     let (file, can_seal) = file(counters)?;
     let wanted = bytes(geometry.words());
     memfd::resize(&file, wanted).map_err(space(wanted, "ftruncate"))?;
     reserve(&file, 0..geometry.control(), wanted, counters)?;
+    for rank in 0..geometry.world() {
+        let start = geometry.ring(rank).start;
+        reserve(&file, start..start + LINE, wanted, counters)?;
+    }
     let sealed = can_seal
         && match memfd::seal(&file) {
             Ok(()) => true,
@@ -140,6 +145,8 @@ pub(super) fn check(mapping: &Mapping, geometry: &Geometry) -> Result<(), JoinEr
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt;
+
     use super::*;
 
     fn geometry() -> Geometry {
@@ -161,6 +168,21 @@ mod tests {
             wanted,
         };
         assert_eq!(map(&file, true, &geometry()).unwrap_err(), small);
+    }
+
+    /// Pages that are allocated for the file, and those that control words and first cells lie on.
+    #[test]
+    fn h62_what_ranks_look_at_before_all_have_come_is_reserved() {
+        let geometry = Geometry::new(5, 2, 4096).unwrap();
+        let memory = create(&geometry, &Counters::default()).unwrap();
+        let found = memory.file.metadata().unwrap();
+        let page = found.blksize();
+        let first_cell = |rank| geometry.ring(rank).start..geometry.ring(rank).start + LINE;
+        let parts = std::iter::once(0..geometry.control()).chain((0..5).map(first_cell));
+        let pages = parts.flat_map(|part| bytes(part.start) / page..=(bytes(part.end) - 1) / page);
+        let wanted = pages.collect::<std::collections::BTreeSet<u64>>().len() as u64;
+        assert!(wanted > bytes(geometry.control()).div_ceil(page) + 3);
+        assert_eq!(found.blocks() * 512, wanted * page);
     }
 
     #[test]

@@ -145,7 +145,7 @@ fn child_with_fallbacks() {
     };
     messages::collect();
     fault::inject(Call::AddSeals, 1, libc::EINVAL);
-    // The control part and one ring cannot be reserved.
+    // Neither the control part nor what comes next can be reserved.
     fault::inject(Call::Reserve, 2, libc::EOPNOTSUPP);
     fault::inject(Call::FutexWait, 3, libc::EPERM);
     let mut bus = Bus::create(&bus::options(&role.job, 0, 2)).unwrap();
