@@ -5,7 +5,7 @@
 
 use std::fmt::{self, Display};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::error::{BusError, Phase, Why, Within};
 use super::wait::Waiting;
@@ -13,6 +13,9 @@ use super::{Bus, MAX_TAG};
 
 /// How long one rank is listened to before the next one's turn, so that the first failure to come is the one that is heard.
 const TURN: Duration = Duration::from_millis(2);
+
+/// How long the failure of the own start may wait for room to tell it.
+const FAREWELL: Duration = Duration::from_millis(100);
 
 /// First byte of a message: the rank has started.
 const STARTED: u8 = 1;
@@ -60,8 +63,8 @@ impl<E> From<BusError> for StartError<E> {
 /// May wait; never on a worker's thread. Cost: a broadcast, and a message received from every other rank.
 ///
 /// # Errors
-/// [`StartError::Own`] at once, without waiting for anybody; [`StartError::PeerFailed`] as soon as the first failure of
-/// another rank is heard, and what `start` made is dropped; [`StartError::Bus`] otherwise.
+/// [`StartError::Own`] at once, without waiting for anybody but, up to 100 ms, for room to tell it; [`StartError::PeerFailed`] as soon as
+/// the first failure of another rank is heard, and what `start` made is dropped; [`StartError::Bus`] otherwise.
 pub fn together<T, E: Display>(
     bus: &mut Bus,
     tag: u32,
@@ -74,8 +77,11 @@ pub fn together<T, E: Display>(
     }
     match start() {
         Ok(made) => {
+            let whole = Waiting::new(Phase::Receive, bus.rank(), within);
+            // It begins here: what the others leave no room for is part of it.
+            let _ = whole.since();
             bus.broadcast(tag, &[STARTED], within)?;
-            hear(bus, tag, within)?;
+            hear(bus, tag, &whole)?;
             Ok(made)
         }
         Err(error) => {
@@ -83,24 +89,24 @@ pub fn together<T, E: Display>(
             let message: Vec<u8> = [FAILED].into_iter().chain(text.bytes()).collect();
             let length = message.len().min(bus.capacity());
             // This rank's own reason is the one to report, also where nobody is left to be told.
-            let _ = bus.broadcast(tag, &message[..length], within);
+            let short = Within::new(within.time.min(FAREWELL), within.knob);
+            let _ = bus.broadcast(tag, &message[..length], short);
             Err(StartError::Own(error))
         }
     }
 }
 
 /// Listens to all others by turns until each has said that it has started.
-fn hear<E>(bus: &mut Bus, tag: u32, within: Within) -> Result<(), StartError<E>> {
-    let since = Instant::now();
+fn hear<E>(bus: &mut Bus, tag: u32, whole: &Waiting) -> Result<(), StartError<E>> {
+    let (since, within) = (whole.since(), whole.within);
     // A turn is too short to be seen by itself.
     let counters = Arc::clone(&bus.counters);
     let mut noting = counters.sight.noting();
-    let whole = Waiting::new(Phase::Receive, bus.rank(), within);
     let mut silent: Vec<u16> = (0..bus.world())
         .filter(|rank| *rank != bus.rank())
         .collect();
     while !silent.is_empty() {
-        noting.tell(&whole, silent.iter().copied().collect());
+        noting.tell(whole, silent.iter().copied().collect());
         let left = within.time.saturating_sub(since.elapsed());
         let mut still = Vec::with_capacity(silent.len());
         for rank in silent {

@@ -3,10 +3,11 @@
 use std::time::{Duration, Instant};
 
 use proxy_checks::bus::{self, AMPLE, PROMPT};
+use proxy_checks::pace::at_most;
 use proxy_checks::stub::{Scratch, Stub};
 use proxy_core::Status;
 use proxy_os::bananaphone::start::{StartError, together};
-use proxy_os::bananaphone::{BusError, Why};
+use proxy_os::bananaphone::{Bus, BusError, Phase, Why};
 use proxy_os::nccom::abi::DeviceInfo;
 use proxy_os::nccom::{CallError, Comm, Library};
 
@@ -111,4 +112,48 @@ fn h30_all_start_when_nothing_fails_and_silence_ends_at_the_deadline() {
         }
         other => panic!("{other:?}"),
     }
+}
+
+/// A rank that receives nothing leaves no room for what the others say of their starts.
+#[test]
+fn h30_room_that_is_waited_for_is_part_of_the_time() {
+    let whole = Duration::from_secs(1);
+    let ranks = bus::threads(2, |mut bus| {
+        let full = vec![0; bus.capacity()];
+        if bus.rank() == 1 {
+            // Room comes when most of the other's time has passed, and nothing else does.
+            bus.recv(0, Some(1), AMPLE).expect("its clock begins");
+            std::thread::sleep(whole * 6 / 10);
+            bus.recv(0, Some(2), AMPLE).expect("it was sent");
+            bus.recv(0, Some(3), AMPLE).expect("it has given up");
+            return None;
+        }
+        bus.send(1, 1, &[], AMPLE).expect("room");
+        bus.send(1, 2, &full, AMPLE)
+            .expect("room when that is read");
+        let since = Instant::now();
+        let started = together(&mut bus, START, whole, || Ok::<_, String>(()));
+        let took = since.elapsed();
+        bus.send(1, 3, &[], AMPLE).expect("room");
+        Some((started, took))
+    });
+    let (started, took) = ranks[0].clone().expect("rank 0 has tried");
+    let Err(StartError::Bus(BusError::Wait(error))) = started else {
+        panic!("{started:?}");
+    };
+    assert_eq!((error.why, error.phase), (Why::Deadline, Phase::Receive));
+    assert!(error.elapsed >= whole, "{error}");
+    assert!(took < whole * 7 / 5, "{took:?}");
+}
+
+#[test]
+fn h30_a_failure_does_not_wait_until_there_is_room_to_tell_it() {
+    let [mut one, _two]: [Bus; 2] = bus::everybody(2).try_into().expect("two");
+    let full = vec![0; one.capacity()];
+    one.send(1, 1, &full, AMPLE).expect("room");
+    let since = Instant::now();
+    let started = together(&mut one, START, AMPLE, || Err::<(), _>("no network"));
+    assert_eq!(started, Err(StartError::Own("no network")));
+    let took = since.elapsed();
+    assert!(took < at_most(Duration::from_secs(1)), "{took:?}");
 }
