@@ -110,6 +110,12 @@ impl Side {
         self.progress(progress)
     }
 
+    /// Nothing has to be done in between, so two ranks pass by seeing each other.
+    fn sync(&mut self, exec_id: u64, within: Within) -> Done {
+        self.expect(Stage::Resting, "a rank that is not at the barrier")?;
+        Ok(self.barrier.wait(exec_id, within)?)
+    }
+
     fn release(&mut self) -> Done {
         self.expect(Stage::Complete, "a leader whose ranks have all arrived")?;
         let verdict = self.barrier.pass()?;
@@ -209,11 +215,7 @@ pub extern "C" fn bp_barrier_sync(
     call::with("bp_barrier_sync", &BARRIERS, barrier, |barrier| {
         let within = bus::within(timeout_us, "timeout_us of bp_barrier_sync");
         call::may_wait()?;
-        let mut side = alone(&barrier.0)?;
-        match side.wait(exec_id, within)? {
-            BP_BARRIER_COMPLETE => side.release(),
-            _ => Ok(()),
-        }
+        alone(&barrier.0)?.sync(exec_id, within)
     })
 }
 

@@ -1,19 +1,31 @@
 //! H19-H22: the bus's barrier, and the driver's barrier task over it.
 //!
 //! Requirements: H19, H20, H21, H22.
-#![allow(unsafe_code, reason = "start words are named by their address")]
+#![allow(
+    unsafe_code,
+    reason = "start words are named by their address; functions of C"
+)]
 
+use std::ffi::CString;
+use std::ptr::{null, null_mut};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use enc_proxy::barrier::{bp_barrier_create, bp_barrier_hangup, bp_barrier_sync};
+use enc_proxy::bus::{bp_cleanup, bp_config, bp_connect, bp_create};
+use enc_proxy::status::NRT_SUCCESS;
 use proxy_checks::bus::{self, AMPLE, PROMPT, Role};
 use proxy_checks::pace::at_most;
 use proxy_core::phone::barrier::{RankSet, Verdict};
 use proxy_core::port::BarrierPoll;
 use proxy_core::{ExecId, Status};
+use proxy_os::bananaphone::kill::{self, Point};
 use proxy_os::bananaphone::task::{TaskBarrier, TooManySemaphores};
 use proxy_os::bananaphone::{BusError, JoinError, Phase, Progress, WaitError, Why};
 use proxy_os::{DeviceWord, HostBarrier};
+
+/// As long as [`AMPLE`].
+const AMPLE_US: u64 = 30_000_000;
 
 fn wait_error(result: Result<(), BusError>) -> WaitError {
     match result {
@@ -225,15 +237,25 @@ fn random(state: &mut u64) -> u64 {
 
 #[test]
 fn h21_a_generation_ends_alike_for_all_who_are_in_it() {
-    let buses = bus::everybody(3);
+    ends_alike(3);
+}
+
+/// Two pass without a verdict, by seeing each other.
+#[test]
+fn h21_a_generation_ends_alike_for_two_who_meet() {
+    ends_alike(2);
+}
+
+fn ends_alike(world: u16) {
+    let buses = bus::everybody(world);
     let (mut passed, mut failed, mut around) = (0, 0, 2000);
     let mut barriers: Vec<_> = (buses.iter())
-        .map(|bus| bus.barrier(0, RankSet::below(3)).unwrap())
+        .map(|bus| bus.barrier(0, RankSet::below(world)).unwrap())
         .collect();
     let mut state = 0x9E37_79B9_7F4A_7C15;
     for run in 0..1000_u64 {
         // One is late by about the deadline of the others, so that timeout and last arrival meet.
-        let late = (random(&mut state) % 3) as usize;
+        let late = (random(&mut state) % u64::from(world)) as usize;
         let delay = Duration::from_micros(around + random(&mut state) % 500);
         let verdicts: Vec<bool> = std::thread::scope(|scope| {
             let threads: Vec<_> = barriers
@@ -278,35 +300,57 @@ fn spin(time: Duration) {
 
 #[test]
 fn h21_a_rank_that_dies_at_the_barrier_fails_it_for_both_others() {
-    // At least one generation passes, by which both others have connected.
     for round in 1..=40 {
-        let job = bus::job();
-        let dying = Role::new(&job, 2, 3, &round.to_string()).start("child_dies_at_the_barrier");
-        let (one, two) = std::thread::scope(|scope| {
-            let body = |rank| {
-                let bus = bus::connected(&job, rank, 3);
-                let mut barrier = bus.barrier(0, RankSet::below(3)).unwrap();
-                let mut rounds = 0;
-                loop {
-                    let start = Instant::now();
-                    match barrier.wait(rounds, AMPLE) {
-                        Ok(()) => rounds += 1,
-                        Err(error) => return (rounds, error, start.elapsed(), bus),
-                    }
-                }
-            };
-            let other = scope.spawn(move || body(1));
-            let one = body(0);
-            (one, other.join().unwrap())
-        });
-        assert_eq!(one.0, two.0, "one passed what the other did not");
-        for (_, error, elapsed, _bus) in [one, two] {
-            let error = wait_error(Err(error));
-            assert_eq!(error.why, Why::Verdict(Verdict::Gone(2)));
-            assert!(elapsed < at_most(Duration::from_secs(1)), "{elapsed:?}");
-        }
-        drop(dying);
+        dies_at_the_barrier(3, 2, Point::Arriving, round);
     }
+}
+
+/// Before it has arrived, and when the other can see that it has.
+#[test]
+fn h21_one_of_two_who_dies_at_the_barrier_fails_it_for_the_other() {
+    for round in 1..=10 {
+        for victim in [0, 1] {
+            for point in [Point::Arriving, Point::Arrived] {
+                dies_at_the_barrier(2, victim, point, round);
+            }
+        }
+    }
+}
+
+/// The victim passes `rounds` generations, at least one, by which the others have connected, and dies at this point of the next.
+fn dies_at_the_barrier(world: u16, victim: u16, point: Point, rounds: u64) {
+    let job = bus::job();
+    let what = format!("{rounds} {}", u8::from(point == Point::Arrived));
+    let dying = Role::new(&job, victim, world, &what).start("child_dies_at_the_barrier");
+    let body = |rank| {
+        let bus = bus::connected(&job, rank, world);
+        let mut barrier = bus.barrier(0, RankSet::below(world)).unwrap();
+        let mut passed = 0;
+        loop {
+            let start = Instant::now();
+            match barrier.wait(passed, AMPLE) {
+                Ok(()) => passed += 1,
+                Err(error) => return (passed, error, start.elapsed(), bus),
+            }
+        }
+    };
+    let body = &body;
+    let ends: Vec<_> = std::thread::scope(|scope| {
+        let others = (0..world).filter(|rank| *rank != victim);
+        let threads: Vec<_> = others.map(|rank| scope.spawn(move || body(rank))).collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect()
+    });
+    for (passed, error, elapsed, _bus) in ends {
+        // Who has arrived is needed no more.
+        assert_eq!(passed, rounds + u64::from(point == Point::Arrived));
+        let error = wait_error(Err(error));
+        assert_eq!(error.why, Why::Verdict(Verdict::Gone(victim)));
+        assert!(elapsed < at_most(Duration::from_secs(1)), "{elapsed:?}");
+    }
+    drop(dying);
 }
 
 #[test]
@@ -314,15 +358,70 @@ fn child_dies_at_the_barrier() {
     let Some(role) = Role::of("child_dies_at_the_barrier") else {
         return;
     };
+    let (rounds, has_arrived) = role.what.split_once(' ').unwrap();
+    let rounds: u64 = rounds.parse().unwrap();
     let bus = role.connected();
-    let mut barrier = bus.barrier(0, RankSet::below(3)).unwrap();
-    let rounds: u64 = role.what.parse().unwrap();
+    let mut barrier = bus.barrier(0, RankSet::below(role.world)).unwrap();
     for round in 0..rounds {
         barrier.wait(round, AMPLE).unwrap();
     }
-    // Dies before the arrival: no destructor, no good-bye.
-    proxy_os::bananaphone::kill::arm(proxy_os::bananaphone::kill::Point::Arriving);
+    // No destructor, no good-bye.
+    kill::arm(match has_arrived {
+        "0" => Point::Arriving,
+        _ => Point::Arrived,
+    });
     barrier.wait(rounds, AMPLE).unwrap();
+}
+
+/// Who has nothing to do between arriving and passing meets the other by the C interface, too: a process that decides a verdict is killed here.
+#[test]
+fn h21_two_ranks_that_sync_in_c_need_no_verdict() {
+    Role::new(&bus::job(), 0, 2, "").run("child_syncs");
+}
+
+#[test]
+fn child_syncs() {
+    let Some(role) = Role::of("child_syncs") else {
+        return;
+    };
+    let job = CString::new(role.job).unwrap();
+    let created = std::sync::Barrier::new(2);
+    let good = |status| assert_eq!(status, NRT_SUCCESS);
+    let rank = |rank| {
+        let config = bp_config {
+            struct_size: size_of::<bp_config>(),
+            flags: 0,
+            job: job.as_ptr(),
+            timeout_us: 0,
+            rank,
+            world: 2,
+            barriers: 0,
+            cells: 0,
+            any_user: 0,
+            first_rank: 0,
+            machine: 0,
+            machine_n: 0,
+            spins: 0,
+            yields: 0,
+        };
+        let (mut bus, mut barrier) = (null_mut(), null_mut());
+        // SAFETY: both are live values, and so is what the first points to.
+        good(unsafe { bp_create(&raw const config, &raw mut bus) });
+        good(bp_connect(bus, AMPLE_US));
+        // SAFETY: no ranks are given, and `barrier` is a live value.
+        good(unsafe { bp_barrier_create(bus, 0, null(), 0, &raw mut barrier) });
+        created.wait();
+        kill::arm(Point::Decided);
+        for exec in 0..100 {
+            good(bp_barrier_sync(barrier, exec, AMPLE_US));
+        }
+        good(bp_barrier_hangup(barrier));
+        good(bp_cleanup(bus));
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| rank(1));
+        rank(0);
+    });
 }
 
 #[test]

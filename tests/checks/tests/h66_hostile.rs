@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use hostile_segment::Tally;
 use proxy_core::phone::Word;
-use proxy_core::phone::layout::{Geometry, LINE, Segment};
+use proxy_core::phone::layout::{Geometry, Segment};
 
 /// Inputs of the plain run.
 const INPUTS: u64 = 200_000;
@@ -48,11 +48,14 @@ fn h66_random_segments_and_steps_do_no_harm() {
         all.sent += tally.sent;
         all.received += tally.received;
         all.verdicts += tally.verdicts;
+        all.met += tally.met;
         all.corrupt += tally.corrupt;
     }
     println!("{all:?}");
     let least = all.sent.min(all.received).min(all.verdicts);
     assert!(least.min(all.corrupt) > INPUTS / 100, "{all:?}");
+    // Of two ranks only, and if both are ready for the same execution.
+    assert!(all.met > INPUTS / 2000, "{all:?}");
 }
 
 #[test]
@@ -79,10 +82,27 @@ fn h66_the_seed_with_a_header_has_that_of_this_layout() {
     assert!(hostile_segment::run(&seed).sent > 0);
 }
 
+#[test]
+fn h66_the_seed_with_a_meeting_has_one() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/hostile_segment");
+    let seed = fs::read(corpus.join("seed-meeting")).unwrap();
+    assert_eq!(hostile_segment::run(&seed).met, 2, "both ranks");
+}
+
 /// A peer scribbles all the time, also in the middle of a step.
 #[test]
 fn h66_a_peer_that_scribbles_meanwhile_does_no_harm() {
-    let geometry = Geometry::new(3, 2, 4).unwrap();
+    scribbled(3);
+}
+
+/// The other one of two that meet at the barrier.
+#[test]
+fn h66_a_partner_that_scribbles_meanwhile_does_no_harm() {
+    scribbled(2);
+}
+
+fn scribbled(world: u16) {
+    let geometry = Geometry::new(world, 2, 4).unwrap();
     let words: Vec<Word> = (0..geometry.words()).map(|_| Word::new(0)).collect();
     let segment = Segment::create(&words, geometry).unwrap();
     let over = AtomicBool::new(false);
@@ -93,11 +113,10 @@ fn h66_a_peer_that_scribbles_meanwhile_does_no_harm() {
             // Relaxed: only says when to stop.
             while !over.load(Ordering::Relaxed) {
                 let place = random.next();
-                let line = usize::try_from(place >> 8).unwrap() % (words.len() / LINE);
-                let word = &words[line * LINE + usize::try_from(place % 8).unwrap()];
+                let at = usize::try_from(place >> 8).unwrap() % words.len();
                 let value = u32::try_from(random.next() & 0xFFFF_FFFF).unwrap();
                 // Small values are valid more often.
-                word.store(value >> (place >> 3 & 31), Ordering::Relaxed);
+                words[at].store(value >> (place & 31), Ordering::Relaxed);
                 written += 1;
             }
             written

@@ -7,7 +7,7 @@
 
 use core::sync::atomic::Ordering;
 
-use proxy_core::phone::barrier::{Elsewhere, Gather, Participant, RankSet, Verdict};
+use proxy_core::phone::barrier::{Elsewhere, Gather, Meeting, Participant, RankSet, Verdict};
 use proxy_core::phone::layout::{Geometry, HEADER, LINE, Segment};
 use proxy_core::phone::member::Members;
 use proxy_core::phone::ring::{Producer, Reader, RecvError, SendError, To, capacity};
@@ -87,6 +87,8 @@ pub(crate) struct Tally {
     pub(crate) received: u64,
     /// Verdicts found or read.
     pub(crate) verdicts: u64,
+    /// Of these, by a meeting of two.
+    pub(crate) met: u64,
     /// Lies that were noticed, by name.
     pub(crate) corrupt: u64,
 }
@@ -245,7 +247,7 @@ fn barrier(input: &mut Input<'_>, segment: Segment<'_>, own: &mut Ends<'_>, tall
     };
     let world = segment.geometry().world();
     let exec = u64::from(input.byte() % 2) << 32;
-    match input.byte() % 7 {
+    match input.byte() % 12 {
         0 => check_wake(segment, participant.arrive(exec)),
         1 => match participant.gather(exec) {
             Gather::Pending(rank) | Gather::OtherExecution(rank) => {
@@ -280,6 +282,8 @@ fn barrier(input: &mut Input<'_>, segment: Segment<'_>, own: &mut Ends<'_>, tall
             Ok(Err(other)) => assert!(other.rank < world, "claimed by {}", other.rank),
             Err(_) => tally.corrupt += 1,
         },
+        6 | 7 => check_wake(segment, participant.arrive_ready(exec)),
+        8..11 => meet(participant, exec, world, tally),
         _ => {
             participant.await_machine(Some(input.byte()).filter(|machine| *machine != 0));
             let _ = participant.awaited_machine();
@@ -287,6 +291,20 @@ fn barrier(input: &mut Input<'_>, segment: Segment<'_>, own: &mut Ends<'_>, tall
     }
     let all = participant.participants();
     assert!(participant.missing().iter().all(|rank| all.has(rank)));
+}
+
+fn meet(participant: &mut Participant<'_>, exec: u64, world: u16, tally: &mut Tally) {
+    match participant.meet(exec) {
+        Ok(Meeting::Over(verdict)) => {
+            tally.met += 1;
+            check_verdict(Ok(Some(verdict)), world, tally);
+        }
+        Ok(Meeting::Missing(rank)) => {
+            assert!(participant.arrival_of(rank).is_some(), "no such rank");
+        }
+        Ok(Meeting::None) => {}
+        Err(_) => tally.corrupt += 1,
+    }
 }
 
 fn check_verdict(read: Result<Option<Verdict>, Corrupt>, world: u16, tally: &mut Tally) {

@@ -271,6 +271,38 @@ fn h21_two_that_are_ready_end_alike_however_one_gives_up() {
     rt::model("phone meeting, missed", 60, missed);
 }
 
+/// One fails the generation in which the two differ, and is two generations further, at an execution that the other would have met it for,
+/// while that one still looks at the first. Where the execution stood there stands the new one by then.
+fn overtaken() {
+    let bus = Bus::new(2, 1);
+    let hasty = {
+        let bus = Arc::clone(&bus);
+        rt::spawn(move || {
+            let mut rank = participant(&bus, 0);
+            bus.obey(rank.arrive_ready(1));
+            let (first, wake) = rank.decide(Verdict::TimedOut(0)).unwrap();
+            bus.obey(wake);
+            assert_eq!(first, Verdict::TimedOut(0), "for two executions");
+            let (second, wake) = rank.forgo(2);
+            bus.obey(wake);
+            assert_eq!(second.unwrap().0, Verdict::Cancelled(0));
+            bus.obey(rank.arrive_ready(2));
+        })
+    };
+    let mut rank = participant(&bus, 1);
+    bus.obey(rank.arrive_ready(2));
+    let early = told(&mut rank, 2);
+    assert_ne!(early, Some(Verdict::Passed));
+    rt::join(hasty);
+    let again = told(&mut participant(&bus, 1), 2);
+    assert!(again.is_some_and(|verdict| verdict != Verdict::Passed));
+}
+
+#[test]
+fn h21_a_meeting_of_another_generation_is_none() {
+    rt::model("phone meeting, overtaken", 1000, overtaken);
+}
+
 #[cfg(loom)]
 #[test]
 fn twins() {

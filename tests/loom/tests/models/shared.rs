@@ -56,6 +56,7 @@ const SHARED: &[(&str, Looked)] = &[
             "phone meeting",
             "phone meeting, missed",
             "phone meeting, gone on",
+            "phone meeting, overtaken",
         ]),
     ),
     (
