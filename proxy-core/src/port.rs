@@ -28,21 +28,28 @@ impl Flags {
 }
 
 /// The three calls into the collective library (specification section 4: seams B1, B2, B3).
+///
+/// The driver makes them for each task by itself: start, progress, stop, in this order. `slot` is that of the task's ticket, and tells executions
+/// of one context apart. A library keeps one set of lists for a block and frees those of a whole stream in a stop, so where tasks of one communicator
+/// are in flight at the same time, the port lets them have it one after the other, in the order in which they were
+/// [`drained`](Observer::drained): whose turn has not come is told that nothing moves.
 pub trait Seam {
     /// Registers the op lists of one block on one stream (`ncclStartNetworkProxy`). Nothing moves yet.
-    fn start(&mut self, context: ContextId, stream: Stream, block: BlockIndex) -> Status;
+    fn start(&mut self, context: ContextId, slot: u32, stream: Stream, block: BlockIndex)
+    -> Status;
 
     /// One tick of one stream with `block` selected (`ncclNetworkProxyProgress`).
     fn progress(
         &mut self,
         context: ContextId,
+        slot: u32,
         stream: Stream,
         block: BlockIndex,
         flags: &mut Flags,
     ) -> Status;
 
     /// Frees every block of the stream (`ncclStopNetworkProxy`).
-    fn stop(&mut self, context: ContextId, stream: Stream) -> Status;
+    fn stop(&mut self, context: ContextId, slot: u32, stream: Stream) -> Status;
 }
 
 /// The start words in host memory, shared with the device. Also called by the thread that arms.
@@ -146,6 +153,8 @@ pub struct Change {
 pub struct Drained {
     /// The task's context.
     pub context: ContextId,
+    /// The task's kind.
+    pub kind: TaskKind,
     /// Slot number of its ticket.
     pub slot: u32,
     /// What [`DeviceWords::append_time`] said when it was appended.
@@ -154,7 +163,7 @@ pub struct Drained {
 
 /// Is told what the driver does, on the worker's thread. The black box listens here.
 pub trait Observer {
-    /// A task was taken from the inbox; its first step follows. A shell makes the context's data reachable here, so that no
+    /// A task was taken from the inbox, in order of arrival; its first step follows. A shell makes the context's data reachable here, so that no
     /// later call has to.
     fn drained(&mut self, task: Drained) {
         let _ = task;

@@ -1205,7 +1205,8 @@ NRT_STATUS enc_proxy_settings_dump(struct enc_proxy_settings *settings,
 
 /**
  * Appends one execution: its network task and, if the context has a barrier, its barrier task; both or none. Their
- * statuses can be asked for at once. Wakes the worker if it sleeps.
+ * statuses can be asked for at once. Wakes the worker if it sleeps. Further executions may be appended before this one has ended: the network tasks of a
+ * communicator, of all its contexts, have the library one after the other, in the order of their appends.
  *
  * - `exec_id`: the execution's id, the embedder's own; the barrier compares it between ranks.
  *

@@ -37,6 +37,7 @@ pub(super) fn take_in<O: Observer, const R: usize, const T: usize, const C: usiz
     };
     observer.drained(Drained {
         context: key.context,
+        kind: live.kind(),
         slot: number,
         appended: slot.appended(),
     });

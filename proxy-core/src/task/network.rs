@@ -103,7 +103,7 @@ impl Answer {
 #[inline(always)]
 fn call<P: Ports>(task: &Task, stream: Stream, block: BlockIndex, ports: &mut P) -> Answer {
     let mut flags = Flags::SEED;
-    let status = ports.progress(task.context, stream, block, &mut flags);
+    let status = ports.progress(task.context, task.slot, stream, block, &mut flags);
     Answer { status, flags }
 }
 
@@ -241,7 +241,7 @@ impl NetworkTask {
         }
         for stream in task.streams() {
             for block in (0..task.spec.blocks).map(BlockIndex) {
-                let status = ports.start(task.context, stream, block);
+                let status = ports.start(task.context, task.slot, stream, block);
                 if !status.is_success() {
                     return self.end(task, gate, status, ports);
                 }
@@ -330,7 +330,7 @@ impl NetworkTask {
     fn stop<P: Ports>(&mut self, task: &Task, ports: &mut P) -> Status {
         let mut status = Status::SUCCESS;
         while let Some(stream) = self.started.take_first() {
-            status = status.or(ports.stop(task.context, stream));
+            status = status.or(ports.stop(task.context, task.slot, stream));
         }
         status
     }

@@ -97,7 +97,7 @@ impl Fake {
 }
 
 impl Seam for Fake {
-    fn start(&mut self, _: ContextId, stream: Stream, block: BlockIndex) -> Status {
+    fn start(&mut self, _: ContextId, _: u32, stream: Stream, block: BlockIndex) -> Status {
         self.write(&format!("S{}{}", stream.0, block.0));
         if self.record.matches('S').count() == 3 {
             self.third_start
@@ -109,6 +109,7 @@ impl Seam for Fake {
     fn progress(
         &mut self,
         _: ContextId,
+        _: u32,
         stream: Stream,
         block: BlockIndex,
         flags: &mut Flags,
@@ -124,7 +125,7 @@ impl Seam for Fake {
         }
     }
 
-    fn stop(&mut self, _: ContextId, stream: Stream) -> Status {
+    fn stop(&mut self, _: ContextId, _: u32, stream: Stream) -> Status {
         self.write(&format!("X{}", stream.0));
         self.stop
     }

@@ -35,7 +35,8 @@ use crate::trace;
 /// Done semaphores of a leader at most: the device has so many TOP_SPs to tell (specification section 3).
 pub const SEMAPHORES: usize = 4;
 
-/// One rank's execution barrier over the bus. One execution at a time; each has its own deadline.
+/// One rank's execution barrier over the bus. One execution at a time, those behind it wait for their turn; each has its own deadline, from
+/// its turn on.
 #[derive(Debug)]
 pub struct TaskBarrier {
     /// Only the worker takes it, so it is always free.
@@ -138,7 +139,8 @@ impl HostBarrier for TaskBarrier {
         match inner.current {
             None => inner.begin(exec),
             Some(current) if current == exec => {}
-            Some(_) => return BarrierPoll::Failed(Status::BARRIER_MISUSE),
+            // Its turn comes: tasks are stepped in order of arrival.
+            Some(_) => return BarrierPoll::Pending,
         }
         if !inner.barrier.is_leader() {
             return BarrierPoll::Ready;

@@ -25,6 +25,7 @@ pub mod loader;
 mod proxy_comm;
 pub(crate) mod seam;
 mod shared;
+mod turns;
 
 pub use bootstrap::BootstrapLink;
 pub(crate) use build_id::own as own_build_id;

@@ -11,7 +11,8 @@ use super::{Comm, Hold, Library};
 use crate::context::Fifo;
 use crate::leave;
 
-/// A communicator whose proxy calls belong to the contexts built on it. Holds its library against unloading.
+/// A communicator whose proxy calls belong to the contexts built on it, and whose network tasks take turns: as many as there are, one at a
+/// time has lists in the library. Holds its library against unloading.
 #[derive(Debug)]
 pub struct ProxyComm {
     hold: Hold,

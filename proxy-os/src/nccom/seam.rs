@@ -20,12 +20,15 @@ use crate::trace::{Lane, What};
 use crate::watch::SeamCall;
 use crate::watchdog;
 
+use super::turns::{Turn, Turns};
+
 /// The ports of one worker.
 #[derive(Debug)]
 pub(crate) struct WorkerPorts {
     shared: Arc<Shared>,
     /// Contexts by place, as far as this worker has seen them, so that a tick takes no lock.
-    contexts: Vec<Option<(ContextId, Arc<ContextData>)>>,
+    contexts: Vec<Option<Known>>,
+    turns: Turns,
     stopwatch: Stopwatch,
     /// Where tasks have ended since it was last asked.
     ended: Places,
@@ -40,11 +43,21 @@ pub(crate) struct WorkerPorts {
     selected: HashMap<Lane, BlockIndex>,
 }
 
+/// A context that the worker has seen.
+#[derive(Debug)]
+struct Known {
+    id: ContextId,
+    data: Arc<ContextData>,
+    /// The line of its communicator.
+    line: usize,
+}
+
 impl WorkerPorts {
     pub(crate) fn new(shared: Arc<Shared>) -> Result<Self, NoMemory> {
         Ok(Self {
             shared,
             contexts: Vec::new(),
+            turns: Turns::default(),
             stopwatch: Stopwatch::new()?,
             ended: Places::default(),
             clock: Counter::new(),
@@ -63,11 +76,15 @@ impl WorkerPorts {
         for place in &mut self.contexts {
             if place
                 .as_ref()
-                .is_some_and(|(id, _)| table.get(*id).is_none())
+                .is_some_and(|known| table.get(known.id).is_none())
             {
                 *place = None;
             }
         }
+        let Self {
+            contexts, turns, ..
+        } = self;
+        turns.keep(|line| contexts.iter().flatten().any(|known| known.line == line));
         busy
     }
 
@@ -94,7 +111,78 @@ impl WorkerPorts {
     }
 
     fn data(&self, id: ContextId) -> Option<&ContextData> {
-        find(&self.contexts, id)
+        find(&self.contexts, id).map(|known| &*known.data)
+    }
+
+    /// Keeps a context within reach that the worker sees for the first time.
+    #[cold]
+    fn meet(&mut self, id: ContextId) {
+        let Some(data) = self.shared.contexts.get(id) else {
+            return;
+        };
+        let place = id.index() as usize;
+        if self.contexts.len() <= place {
+            self.contexts.resize_with(place + 1, || None);
+        }
+        let line = self.turns.line(&data.comm);
+        self.contexts[place] = Some(Known { id, data, line });
+    }
+
+    /// How the task of a slot stands with its communicator. One that does not know its context is told by what it does next.
+    fn turn(&self, context: ContextId, slot: u32) -> Turn {
+        find(&self.contexts, context).map_or(Turn::Filed, |known| self.turns.of(known.line, slot))
+    }
+
+    /// Files the lists of one block on one stream of the task whose turn it is.
+    fn file(&mut self, context: ContextId, stream: Stream, block: BlockIndex) -> Status {
+        let Some(known) = find(&self.contexts, context) else {
+            return Status::STALE_CONTEXT;
+        };
+        let data = &*known.data;
+        let Some((id, sets)) = data.blocks.get(usize::from(block.0)) else {
+            return Status::INVALID;
+        };
+        let Some(set) = sets.get(usize::from(stream.0)) else {
+            return Status::INVALID;
+        };
+        if self.shared.trace.get().is_some() {
+            self.trace_start(data, data.lane(context, stream), *id);
+        }
+        data.note.selected(0);
+        data.note.returned(Status::SUCCESS);
+        data.note.enter(SeamCall::Start);
+        let status = data.comm.start(stream.0.into(), *id, set);
+        data.note.leave();
+        if !status.is_success() {
+            return self.failed(context, "failed to start network proxy ret:", status);
+        }
+        self.turns.file(known.line, true);
+        status
+    }
+
+    /// The turn of a task has come that was started while others were before it: files all of its lists, or none.
+    #[cold]
+    fn file_all(&mut self, context: ContextId, slot: u32) -> Status {
+        let Some(known) = find(&self.contexts, context) else {
+            return Status::STALE_CONTEXT;
+        };
+        let (line, blocks) = (known.line, known.data.blocks.len() as u16);
+        let first = known.data.blocks.first();
+        let streams = first.map_or(0, |(_, sets)| sets.len() as u8);
+        for stream in 0..streams {
+            for block in 0..blocks {
+                let status = self.file(context, Stream(stream), BlockIndex(block));
+                if !status.is_success() {
+                    let begun = stream + u8::from(block > 0);
+                    (0..begun).for_each(|stream| {
+                        self.stop(context, slot, Stream(stream));
+                    });
+                    self.turns.file(line, false);
+                    return status;
+                }
+            }
+        }
+        Status::SUCCESS
     }
 
     /// The host barrier of a context.
@@ -126,7 +214,7 @@ impl WorkerPorts {
     /// Notes in the trace, before a progress call, whose it is, and whether its stream goes to another block.
     #[cold]
     fn trace_progress(&mut self, context: ContextId, stream: Stream, block: BlockIndex) {
-        if let Some(data) = find(&self.contexts, context) {
+        if let Some(data) = self.data(context) {
             self.shared.trace.inside(data.rank, TaskKind::Network);
         }
         self.trace_selection(context, stream, block);
@@ -146,9 +234,10 @@ impl WorkerPorts {
 
     /// Notes in the trace that a stream goes to another block.
     fn trace_selection(&mut self, context: ContextId, stream: Stream, block: BlockIndex) {
-        let Some(data) = find(&self.contexts, context) else {
+        let Some(known) = find(&self.contexts, context) else {
             return;
         };
+        let data = &*known.data;
         let lane = data.lane(context, stream);
         if self.selected.insert(lane, block) != Some(block)
             && let Some((id, _)) = data.blocks.get(usize::from(block.0))
@@ -160,7 +249,8 @@ impl WorkerPorts {
     /// Notes in the trace that a stream is stopped.
     #[cold]
     fn trace_stop(&mut self, context: ContextId, stream: Stream) {
-        if let Some(data) = find(&self.contexts, context) {
+        if let Some(known) = find(&self.contexts, context) {
+            let data = &*known.data;
             let lane = data.lane(context, stream);
             self.selected.remove(&lane);
             self.shared.trace.inside(data.rank, TaskKind::Network);
@@ -169,49 +259,53 @@ impl WorkerPorts {
     }
 }
 
-type Contexts = [Option<(ContextId, Arc<ContextData>)>];
-
-fn find(contexts: &Contexts, id: ContextId) -> Option<&ContextData> {
+fn find(contexts: &[Option<Known>], id: ContextId) -> Option<&Known> {
     match contexts.get(id.index() as usize) {
-        Some(Some((found, data))) if *found == id => Some(data),
+        Some(Some(known)) if known.id == id => Some(known),
         _ => None,
     }
 }
 
 impl Seam for WorkerPorts {
-    fn start(&mut self, context: ContextId, stream: Stream, block: BlockIndex) -> Status {
+    fn start(
+        &mut self,
+        context: ContextId,
+        slot: u32,
+        stream: Stream,
+        block: BlockIndex,
+    ) -> Status {
         self.drained = None;
-        let Some(data) = self.data(context) else {
-            return Status::STALE_CONTEXT;
-        };
-        let Some((id, sets)) = data.blocks.get(usize::from(block.0)) else {
-            return Status::INVALID;
-        };
-        let Some(set) = sets.get(usize::from(stream.0)) else {
-            return Status::INVALID;
-        };
-        if self.shared.trace.get().is_some() {
-            self.trace_start(data, data.lane(context, stream), *id);
+        match self.turn(context, slot) {
+            Turn::Behind => Status::SUCCESS,
+            Turn::Begins | Turn::Filed => self.file(context, stream, block),
         }
-        data.note.selected(0);
-        data.note.returned(Status::SUCCESS);
-        data.note.enter(SeamCall::Start);
-        let status = data.comm.start(stream.0.into(), *id, set);
-        data.note.leave();
-        if !status.is_success() {
-            return self.failed(context, "failed to start network proxy ret:", status);
-        }
-        status
     }
 
     #[inline(always)]
     fn progress(
         &mut self,
         context: ContextId,
+        slot: u32,
         stream: Stream,
         block: BlockIndex,
         flags: &mut Flags,
     ) -> Status {
+        let Some(known) = find(&self.contexts, context) else {
+            return Status::STALE_CONTEXT;
+        };
+        match self.turns.of(known.line, slot) {
+            Turn::Filed => {}
+            Turn::Behind => {
+                flags.done = false;
+                return Status::SUCCESS;
+            }
+            Turn::Begins => {
+                let status = self.file_all(context, slot);
+                if !status.is_success() {
+                    return status;
+                }
+            }
+        }
         if self.traced {
             self.trace_progress(context, stream, block);
         }
@@ -234,7 +328,10 @@ impl Seam for WorkerPorts {
         status
     }
 
-    fn stop(&mut self, context: ContextId, stream: Stream) -> Status {
+    fn stop(&mut self, context: ContextId, slot: u32, stream: Stream) -> Status {
+        if self.turn(context, slot) != Turn::Filed {
+            return Status::SUCCESS;
+        }
         if self.traced {
             self.trace_stop(context, stream);
         }
@@ -332,18 +429,14 @@ impl Observer for WorkerPorts {
         };
         self.stopwatch.drained(task.slot, appended);
         let context = task.context;
-        if self.data(context).is_some() {
-            return;
+        if find(&self.contexts, context).is_none() {
+            self.meet(context);
         }
-        let place = context.index() as usize;
-        if self.contexts.len() <= place {
-            self.contexts.resize_with(place + 1, || None);
+        if task.kind == TaskKind::Network
+            && let Some(known) = find(&self.contexts, context)
+        {
+            self.turns.join(known.line, task.slot);
         }
-        self.contexts[place] = self
-            .shared
-            .contexts
-            .get(context)
-            .map(|data| (context, data));
     }
 
     #[inline]
@@ -355,6 +448,11 @@ impl Observer for WorkerPorts {
         (self.stopwatch).changed(change, now, &shared.latencies, shared.chart.as_ref());
         if change.to == RunState::Done {
             self.ended.add(place_of(change.slot));
+            if change.kind == TaskKind::Network
+                && let Some(known) = find(&self.contexts, change.context)
+            {
+                self.turns.leave(known.line, change.slot);
+            }
             if !change.status.is_success() {
                 shared.watch.count_failure(change.status);
                 shared.failed(change);

@@ -32,7 +32,8 @@ pub struct Context {
 
 impl Context {
     /// Appends one execution, both tasks or none, and wakes the worker if it sleeps. Allocates nothing; makes no system
-    /// call if the worker is awake.
+    /// call if the worker is awake. Further executions may be appended before this one has ended: the network tasks of a
+    /// [`ProxyComm`](crate::nccom::ProxyComm), of all its contexts, have the library one after the other, in the order of their appends.
     ///
     /// # Errors
     /// See [`EnqueueError`]; nothing has been appended then.

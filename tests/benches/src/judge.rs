@@ -88,7 +88,11 @@ pub(crate) fn judge(row: Row, rounds: &Rounds) -> Judged {
         Target::Floor(_, keys) => Some(*keys),
         _ => None,
     });
-    let floors = floor.map(|keys| counted.iter().filter_map(|round| sum(round, keys)));
+    // Where no target names one: what measures the same operation bare.
+    let bare = format!("floor.{}", row.key);
+    let bare = [bare.as_str()];
+    let keys = floor.unwrap_or(&bare);
+    let floors = counted.iter().filter_map(|round| sum(round, keys));
     let targets: Vec<Answer> = (row.targets.iter())
         .map(|target| answer(row, *target, counted))
         .collect();
@@ -97,7 +101,7 @@ pub(crate) fn judge(row: Row, rounds: &Rounds) -> Judged {
         ours: side(Side::Ours, row.key, Middle::Upper),
         original: side(Side::Original, original, Middle::Lower),
         peer: peers.min_by(|left, right| left.1.p50.total_cmp(&right.1.p50)),
-        floor: floors.and_then(|floors| median(floors, Middle::Lower)),
+        floor: median(floors, Middle::Lower),
         verdict: verdict(row, rounds, &targets),
         targets,
     }

@@ -27,7 +27,7 @@ pub fn done(_: u32, _: u32, idle: &mut bool, _: &mut bool) -> i32 {
 pub struct OneCall(pub Progress);
 
 impl Seam for OneCall {
-    fn start(&mut self, _: ContextId, _: Stream, _: BlockIndex) -> Status {
+    fn start(&mut self, _: ContextId, _: u32, _: Stream, _: BlockIndex) -> Status {
         Status::SUCCESS
     }
 
@@ -35,6 +35,7 @@ impl Seam for OneCall {
     fn progress(
         &mut self,
         _: ContextId,
+        _: u32,
         stream: Stream,
         block: BlockIndex,
         flags: &mut Flags,
@@ -49,7 +50,7 @@ impl Seam for OneCall {
         Status(answer)
     }
 
-    fn stop(&mut self, _: ContextId, _: Stream) -> Status {
+    fn stop(&mut self, _: ContextId, _: u32, _: Stream) -> Status {
         Status::SUCCESS
     }
 }

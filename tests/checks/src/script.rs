@@ -124,10 +124,14 @@ impl Script {
 
     /// A builder for contexts of `rank` on this communicator, of `ranks` ranks.
     pub fn context_among(&self, rank: u32, ranks: u32) -> ContextBuilder {
+        ContextBuilder::new(self.comm(ranks), Rank(rank))
+    }
+
+    /// This communicator, of `ranks` ranks. Contexts whose tasks are to have turns share one.
+    pub fn comm(&self, ranks: u32) -> Arc<ProxyComm> {
         // SAFETY: the handle lives as long as the process; each test uses it from one queue; the scripted library follows
         // no address of the arrays.
-        let comm = unsafe { ProxyComm::new(library(), self.comm, ranks) };
-        ContextBuilder::new(comm, Rank(rank))
+        unsafe { ProxyComm::new(library(), self.comm, ranks) }
     }
 }
 

@@ -131,13 +131,14 @@ impl<F> Desk<F> {
 }
 
 impl<F: FnMut(Call) -> Answer> Seam for Desk<F> {
-    fn start(&mut self, _: ContextId, stream: Stream, block: BlockIndex) -> Status {
+    fn start(&mut self, _: ContextId, _: u32, stream: Stream, block: BlockIndex) -> Status {
         self.call(Call::Start(stream.0, block.0)).status
     }
 
     fn progress(
         &mut self,
         _: ContextId,
+        _: u32,
         stream: Stream,
         block: BlockIndex,
         flags: &mut Flags,
@@ -148,7 +149,7 @@ impl<F: FnMut(Call) -> Answer> Seam for Desk<F> {
         answer.status
     }
 
-    fn stop(&mut self, _: ContextId, stream: Stream) -> Status {
+    fn stop(&mut self, _: ContextId, _: u32, stream: Stream) -> Status {
         self.call(Call::Stop(stream.0)).status
     }
 }

@@ -251,18 +251,25 @@ struct Ports<'a> {
 }
 
 impl Seam for Ports<'_> {
-    fn start(&mut self, _: ContextId, _: Stream, _: BlockIndex) -> Status {
+    fn start(&mut self, _: ContextId, _: u32, _: Stream, _: BlockIndex) -> Status {
         Status::SUCCESS
     }
 
-    fn progress(&mut self, _: ContextId, _: Stream, _: BlockIndex, flags: &mut Flags) -> Status {
+    fn progress(
+        &mut self,
+        _: ContextId,
+        _: u32,
+        _: Stream,
+        _: BlockIndex,
+        flags: &mut Flags,
+    ) -> Status {
         self.seen.progressed += 1;
         flags.idle = false;
         flags.done &= self.seen.progressed.is_multiple_of(2);
         Status::SUCCESS
     }
 
-    fn stop(&mut self, _: ContextId, _: Stream) -> Status {
+    fn stop(&mut self, _: ContextId, _: u32, _: Stream) -> Status {
         Status::SUCCESS
     }
 }

@@ -105,15 +105,22 @@ impl<F: FnMut(Call) -> Status> Host<F> {
 }
 
 impl<F: FnMut(Call) -> Status> Seam for Host<F> {
-    fn start(&mut self, _: ContextId, _: Stream, _: BlockIndex) -> Status {
+    fn start(&mut self, _: ContextId, _: u32, _: Stream, _: BlockIndex) -> Status {
         (self.library)(Call::Start)
     }
 
-    fn progress(&mut self, _: ContextId, _: Stream, _: BlockIndex, _: &mut Flags) -> Status {
+    fn progress(
+        &mut self,
+        _: ContextId,
+        _: u32,
+        _: Stream,
+        _: BlockIndex,
+        _: &mut Flags,
+    ) -> Status {
         (self.library)(Call::Progress)
     }
 
-    fn stop(&mut self, _: ContextId, _: Stream) -> Status {
+    fn stop(&mut self, _: ContextId, _: u32, _: Stream) -> Status {
         (self.library)(Call::Stop)
     }
 }

@@ -52,6 +52,27 @@ fn permute_at_all_sizes() {
     sizes_of("permute");
 }
 
+/// The next executions are enqueued, started and launched while one is under way, with a barrier each and without; the data is compared after
+/// several of them.
+#[test]
+fn several_executions_in_flight() {
+    for op in OPS {
+        for (in_flight, options) in [
+            ("2", ""),
+            ("63", "--streams 2 --blocks 2"),
+            ("7", "--no-barrier --streams 3"),
+        ] {
+            let args =
+                format!("{op} -r 3 -b 1kb -e 64kb -f 64 -d int32 -n 40 -w 2 -c random {options}");
+            let mut command = command(&args);
+            command.env("NEURON_RT_ASYNC_EXEC_MAX_INFLIGHT_REQUESTS", in_flight);
+            start_command(command)
+                .finish()
+                .assert_checked(&args, &[1024, 65_536]);
+        }
+    }
+}
+
 /// Sizes that no number of ranks, streams and blocks divides.
 #[test]
 fn every_number_of_streams_with_every_number_of_blocks() {

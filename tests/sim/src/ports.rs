@@ -57,13 +57,14 @@ fn push(pair: &mut crate::pair::Pair, item: Item) {
 }
 
 impl<H: Host> Seam for Ports<'_, H> {
-    fn start(&mut self, context: ContextId, stream: Stream, block: BlockIndex) -> Status {
+    fn start(&mut self, context: ContextId, _: u32, stream: Stream, block: BlockIndex) -> Status {
         self.call(Call::Start(context, stream, block)).status
     }
 
     fn progress(
         &mut self,
         context: ContextId,
+        _: u32,
         stream: Stream,
         block: BlockIndex,
         flags: &mut Flags,
@@ -74,7 +75,7 @@ impl<H: Host> Seam for Ports<'_, H> {
         answer.status
     }
 
-    fn stop(&mut self, context: ContextId, stream: Stream) -> Status {
+    fn stop(&mut self, context: ContextId, _: u32, stream: Stream) -> Status {
         self.call(Call::Stop(context, stream)).status
     }
 }

@@ -140,8 +140,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "wrong block selected",
         "task/network.rs",
-        "ports.progress(task.context, stream, block, &mut flags)",
-        "ports.progress(task.context, stream, BlockIndex(block.0.min(0)), &mut flags)",
+        "ports.progress(task.context, task.slot, stream, block, &mut flags)",
+        "ports.progress(task.context, task.slot, stream, BlockIndex(block.0.min(0)), &mut flags)",
     ),
     mutant(
         "error of progress swallowed",
@@ -158,8 +158,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "start twice",
         "task/network.rs",
-        "let status = ports.start(task.context, stream, block);",
-        "ports.start(task.context, stream, block);\n                let status = ports.start(task.context, stream, block);",
+        "let status = ports.start(task.context, task.slot, stream, block);",
+        "ports.start(task.context, task.slot, stream, block);\n                let status = ports.start(task.context, task.slot, stream, block);",
     ),
     mutant(
         "drained stream progressed again",

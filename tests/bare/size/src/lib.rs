@@ -39,13 +39,14 @@ impl Ports<'_> {
 }
 
 impl Seam for Ports<'_> {
-    fn start(&mut self, _: ContextId, stream: Stream, _: BlockIndex) -> Status {
+    fn start(&mut self, _: ContextId, _: u32, stream: Stream, _: BlockIndex) -> Status {
         self.status(stream.0.into())
     }
 
     fn progress(
         &mut self,
         _: ContextId,
+        _: u32,
         stream: Stream,
         block: BlockIndex,
         flags: &mut Flags,
@@ -55,7 +56,7 @@ impl Seam for Ports<'_> {
         self.status(2)
     }
 
-    fn stop(&mut self, _: ContextId, stream: Stream) -> Status {
+    fn stop(&mut self, _: ContextId, _: u32, stream: Stream) -> Status {
         self.status(stream.0.into())
     }
 }

@@ -1,11 +1,11 @@
-//! The host bus: round trip, barrier, all-gather between processes, rank r on CPU r modulo 2.
+//! The host bus: round trip, barrier, all-gather between processes, rank r on CPU r modulo 2; each beside the same operation bare.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use proxy_benches::machine;
 
-use super::floor;
+use super::{bare, floor};
 
 /// Longer than any wait here.
 pub(super) const AMPLE: Duration = Duration::from_secs(60);
@@ -15,19 +15,26 @@ const GATHERS: [(u16, usize); 6] = [(2, 8), (8, 8), (2, 4096), (8, 4096), (2, 65
 
 /// Everything that is measured between processes.
 pub(super) fn all() {
-    // Beside what is compared with it, in a thread, so that this one stays free.
-    let floor = std::thread::spawn(|| {
+    apart(|| {
         machine::pin(0);
         floor::round_trip();
     });
-    floor.join().expect("no panic");
     run("round_trip.8", 2, 8);
     for ranks in [2, 4, 8] {
-        run(&format!("barrier.{ranks}"), ranks, 0);
+        let key = format!("barrier.{ranks}");
+        apart(|| bare::barrier(ranks.into()).tell(&format!("floor.{key}")));
+        run(&key, ranks, 0);
     }
     for (ranks, bytes) in GATHERS {
-        run(&format!("gather.{bytes}.{ranks}"), ranks, bytes);
+        let key = format!("gather.{bytes}.{ranks}");
+        apart(|| bare::gather(ranks.into(), bytes).tell(&format!("floor.{key}")));
+        run(&key, ranks, bytes);
     }
+}
+
+/// Measures in a thread, so that this one stays on all CPUs.
+fn apart(measure: impl FnOnce() + Send) {
+    std::thread::scope(|scope| scope.spawn(measure).join().expect("no panic"));
 }
 
 /// A job id that nobody else has.

@@ -1,5 +1,6 @@
 //! What is measured, in groups; each group is run in a process of its own, alternately with its counterparts.
 
+mod bare;
 mod bus;
 mod driver;
 mod floor;

@@ -99,13 +99,14 @@ impl<F: FnMut(Call) -> Answer> Desk<F> {
 }
 
 impl<F: FnMut(Call) -> Answer> Seam for Desk<F> {
-    fn start(&mut self, context: ContextId, stream: Stream, block: BlockIndex) -> Status {
+    fn start(&mut self, context: ContextId, _: u32, stream: Stream, block: BlockIndex) -> Status {
         self.call(Call::Start(context, stream, block)).status
     }
 
     fn progress(
         &mut self,
         context: ContextId,
+        _: u32,
         stream: Stream,
         block: BlockIndex,
         flags: &mut Flags,
@@ -116,7 +117,7 @@ impl<F: FnMut(Call) -> Answer> Seam for Desk<F> {
         answer.status
     }
 
-    fn stop(&mut self, context: ContextId, stream: Stream) -> Status {
+    fn stop(&mut self, context: ContextId, _: u32, stream: Stream) -> Status {
         self.call(Call::Stop(context, stream)).status
     }
 }

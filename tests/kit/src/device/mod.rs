@@ -197,7 +197,8 @@ impl Device {
     /// Rings the doorbell: queues one execution of `program`, which fires `start` when it begins. Returns at once; from
     /// any thread.
     ///
-    /// Executions run in the order of their launches. The host must have armed the start words before.
+    /// Executions run in the order of their launches, and each once the fires of those before it with the same words have been consumed. The host
+    /// must have armed the start words before.
     pub fn launch(
         &self,
         exec_id: u64,

@@ -96,6 +96,12 @@ fn fault_lasts_for_one_execution() {
     for exec_id in [1, 2] {
         let execution = device.launch(exec_id, &program, &start).expect("a launch");
         assert_eq!(execution.wait(soon()), Ok(()));
+        assert_eq!(values(&start)[1], exec_id as u32 + 1);
+        if exec_id == 1 {
+            // As the host consumes it: what is fired is not fired again.
+            let word = start.word(1).expect("stream 1");
+            word.store(0, Ordering::Release);
+        }
     }
     assert_eq!(values(&start), [3, 3]);
 }

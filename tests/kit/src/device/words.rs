@@ -116,6 +116,14 @@ impl Polarity {
         }
     }
 
+    /// Whether a word of this value has been fired and not been consumed.
+    const fn is_fired(self, value: u32) -> bool {
+        match self {
+            Self::AsSpecified => value != ALL_ONES && value != 0,
+            Self::Header => value == ALL_ONES,
+        }
+    }
+
     /// What the device stores to fire execution `exec_id`.
     pub const fn fired(self, exec_id: u64) -> u32 {
         match self {
@@ -206,6 +214,14 @@ impl StartWords {
         self.words.get(stream).map(|word| unsafe { word.as_ref() })
     }
 
+    /// Whether a word has been fired and not been consumed.
+    pub(super) fn is_any_fired(&self) -> bool {
+        (0..self.len())
+            .filter_map(|stream| self.word(stream))
+            // Acquire pairs with the release of the host, which has consumed what was fired before.
+            .any(|word| self.polarity.is_fired(word.load(Ordering::Acquire)))
+    }
+
     /// Stores `value` into the word of `stream`, as the device does.
     pub(super) fn store(&self, stream: usize, value: u32) {
         if let Some(word) = self.word(stream) {
@@ -232,6 +248,10 @@ mod tests {
             let value = Polarity::AsSpecified.fired(exec_id);
             assert!(value != 0 && value != ALL_ONES, "{exec_id}: {value}");
             assert_eq!(Polarity::Header.fired(exec_id), ALL_ONES);
+            for sense in [Polarity::AsSpecified, Polarity::Header] {
+                let is_fired = |value| sense.is_fired(value);
+                assert!(is_fired(sense.fired(exec_id)) && !is_fired(sense.idle()) && !is_fired(0));
+            }
         }
     }
 

@@ -243,7 +243,7 @@ pub struct Recorder {
 }
 
 impl Seam for Recorder {
-    fn start(&mut self, context: ContextId, stream: Stream, block: BlockIndex) -> Status {
+    fn start(&mut self, context: ContextId, _: u32, stream: Stream, block: BlockIndex) -> Status {
         self.library
             .call(Call::Start(context, stream, block))
             .status
@@ -252,6 +252,7 @@ impl Seam for Recorder {
     fn progress(
         &mut self,
         context: ContextId,
+        _: u32,
         stream: Stream,
         block: BlockIndex,
         flags: &mut Flags,
@@ -262,7 +263,7 @@ impl Seam for Recorder {
         answer.status
     }
 
-    fn stop(&mut self, context: ContextId, stream: Stream) -> Status {
+    fn stop(&mut self, context: ContextId, _: u32, stream: Stream) -> Status {
         self.library.call(Call::Stop(context, stream)).status
     }
 }

@@ -1,15 +1,16 @@
 //! The iterations of one rank: enqueue, doorbell, wait for the driver, wait for the device.
 #![allow(unsafe_code, reason = "hands the communicator to the driver")]
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use proxy_core::ExecId;
-use proxy_kit::device::{Device, Fault};
+use proxy_kit::device::{self, Device, Fault};
 use proxy_kit::golden::golden;
 use proxy_kit::verify::verify;
-use proxy_os::Context;
 use proxy_os::nccom::ProxyComm;
+use proxy_os::{Context, Execution};
 
 use super::barrier::ExecutionBarrier;
 use super::connection::Connection;
@@ -44,6 +45,8 @@ pub(super) struct Runner<'a> {
     connection: &'a Connection,
     meeting: &'a mut Meeting,
     early_completion: bool,
+    /// Executions under way at most: further ones are enqueued before the first of them has ended.
+    in_flight: usize,
     executions: u64,
     told: Instant,
 }
@@ -82,6 +85,7 @@ impl<'a> Runner<'a> {
             connection,
             meeting,
             early_completion: *settings.early_completion(),
+            in_flight: (*settings.async_exec_max_inflight()).max(1) as usize,
             executions: 0,
             told: Instant::now(),
         })
@@ -119,6 +123,9 @@ impl<'a> Runner<'a> {
             result: empty(bytes),
             index,
             checks: 0,
+            due: None,
+            flights: VecDeque::new(),
+            ended: Instant::now(),
         };
         if let Err(failure) = size.run(speaker) {
             // The context has an unfinished task; it stays with the queue, which the process does not end.
@@ -175,6 +182,21 @@ struct Size<'a, 'b> {
     index: u64,
     /// Checked executions so far.
     checks: u64,
+    /// A check whose execution has begun: what it and those after it leave is compared once all have ended.
+    due: Option<(Check, u32)>,
+    /// Executions under way, oldest first.
+    flights: VecDeque<Flight>,
+    /// When the last execution ended.
+    ended: Instant,
+}
+
+/// An execution under way.
+#[derive(Debug)]
+struct Flight {
+    iteration: u32,
+    tickets: Execution,
+    running: device::Execution,
+    began: Instant,
 }
 
 impl Size<'_, '_> {
@@ -190,7 +212,9 @@ impl Size<'_, '_> {
                 .filter(|_| checked.contains(&iteration));
             if let Some(check) = check {
                 self.runner.tell_progress(iteration, speaker)?;
+                self.settle(warmup)?;
                 self.prepare(check)?;
+                self.due = Some((check, iteration));
                 together = false;
             }
             if !together {
@@ -200,23 +224,29 @@ impl Size<'_, '_> {
                 together = true;
             }
             self.runner.tell_progress(iteration, speaker)?;
-            let time = self.execute(iteration)?;
-            if iteration >= warmup {
-                self.result
-                    .nanos
-                    .push(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
-            }
-            if let Some(check) = check {
+            self.begin(iteration)?;
+            let most = self.runner.in_flight - 1;
+            self.end_all_but(most, warmup)?;
+            if most == 0 || iteration + 1 == all {
                 self.runner.tell_progress(iteration, speaker)?;
-                self.verify(check, iteration)?;
-                together = false;
+                together &= !self.settle(warmup)?;
             }
         }
         Ok(())
     }
 
-    /// One execution, from the enqueue to the end of the device's program.
-    fn execute(&mut self, iteration: u32) -> Result<Duration, Failure> {
+    /// Waits for all ends, and compares the output if that is due; whether it was.
+    fn settle(&mut self, warmup: u32) -> Result<bool, Failure> {
+        self.end_all_but(0, warmup)?;
+        let Some((check, iteration)) = self.due.take() else {
+            return Ok(false);
+        };
+        self.verify(check, iteration)?;
+        Ok(true)
+    }
+
+    /// Begins one execution: the enqueue, and the doorbell of the device.
+    fn begin(&mut self, iteration: u32) -> Result<(), Failure> {
         let last = iteration + 1 == self.runner.job.all_iterations();
         match self.runner.fault() {
             Some(FaultKind::Hang) if last => {
@@ -228,41 +258,66 @@ impl Size<'_, '_> {
         }
         self.runner.executions += 1;
         let id = self.runner.executions;
-        let name = || {
-            format!(
-                "{} bytes, iteration {} of {}",
-                self.result.bytes,
-                iteration + 1,
-                self.runner.job.all_iterations()
-            )
-        };
         let began = Instant::now();
         let tickets = self
             .context
             .enqueue(ExecId(id))
-            .map_err(|error| Failure::own(format!("{}: enqueue: {error}", name())))?;
-        let running = self
-            .runner
-            .device
-            .launch(id, &self.loaded.program, &self.loaded.start)
+            .map_err(|error| Failure::own(format!("{}: enqueue: {error}", self.name(iteration))))?;
+        let (program, start) = (&self.loaded.program, &self.loaded.start);
+        let running = (self.runner.device)
+            .launch(id, program, start)
             .map_err(Failure::own)?;
+        self.flights.push_back(Flight {
+            iteration,
+            tickets,
+            running,
+            began,
+        });
+        Ok(())
+    }
+
+    /// Waits for the ends of the oldest executions until so many are left.
+    fn end_all_but(&mut self, left: usize, warmup: u32) -> Result<(), Failure> {
+        while self.flights.len() > left
+            && let Some(flight) = self.flights.pop_front()
+        {
+            if let Err(failure) = self.end(&flight) {
+                let text = format!("{}: {}", self.name(flight.iteration), failure.text);
+                // As the others, it may be used by worker and library.
+                self.flights.push_front(flight);
+                return Err(Failure { text, ..failure });
+            }
+            // One that had to wait for the one before has begun when that ended.
+            let now = Instant::now();
+            let time = now - flight.began.max(self.ended);
+            self.ended = now;
+            if flight.iteration >= warmup {
+                let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+                self.result.nanos.push(nanos);
+            }
+        }
+        match &self.runner.barrier {
+            Some(barrier) if self.flights.is_empty() => {
+                barrier.check(self.runner.meeting.leads(), self.runner.executions)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn end(&self, flight: &Flight) -> Result<(), Failure> {
         let wait = Wait {
             context: &self.context,
-            running: &running,
-            deadline: began + self.runner.job.deadline(),
+            running: &flight.running,
+            deadline: flight.began + self.runner.job.deadline(),
         };
-        let named = |failure: Failure| Failure {
-            text: format!("{}: {}", name(), failure.text),
-            ..failure
-        };
-        wait.for_driver(&tickets)
-            .and_then(|()| wait.for_device())
-            .map_err(named)?;
-        let time = began.elapsed();
-        if let Some(barrier) = &self.runner.barrier {
-            barrier.check(self.runner.meeting.leads(), id)?;
-        }
-        Ok(time)
+        wait.for_driver(&flight.tickets)?;
+        wait.for_device()
+    }
+
+    /// The name of an execution in messages.
+    fn name(&self, iteration: u32) -> String {
+        let (bytes, all) = (self.result.bytes, self.runner.job.all_iterations());
+        format!("{bytes} bytes, iteration {} of {all}", iteration + 1)
     }
 
     /// Fills the input of a checked execution and spoils the output.

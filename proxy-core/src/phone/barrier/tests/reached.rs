@@ -264,9 +264,9 @@ fn explore(world: u16, last: usize) -> (usize, BTreeSet<u32>) {
 
 #[test]
 fn h21_every_state_of_small_barriers_is_as_the_plain_one_and_every_drawn_edge_is_taken() {
-    // Ranks, generations, and how many states these reach. An interpreter is a hundred times slower.
+    // Ranks, generations, and how many states these reach. An interpreter is thousands of times slower, and does not come to all edges.
     let worlds: &[(u16, usize, usize)] = if cfg!(miri) {
-        &[(2, 2, 3638)]
+        &[(2, 1, 111)]
     } else {
         &[(2, 3, 66653), (3, 2, 5505)]
     };
@@ -276,5 +276,5 @@ fn h21_every_state_of_small_barriers_is_as_the_plain_one_and_every_drawn_edge_is
         assert_eq!(states, *reached, "{world} ranks, {last} generations");
         all.append(&mut taken);
     }
-    assert!(all.iter().copied().eq(1..=10), "{all:?}");
+    assert!(cfg!(miri) || all.iter().copied().eq(1..=10), "{all:?}");
 }
