@@ -5,14 +5,14 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use proxy_core::port::Change;
 use proxy_core::{ContextId, ExecId, Gid, Rank, RunState, Shut, Status, TaskKind, TaskView};
 
 use crate::diagnosis;
-use crate::queue::{ProxyQueue, Shared};
+use crate::queue::{ProxyQueue, RANKS, Shared, TASKS};
 use crate::sys::clock;
 use crate::waiting::Unfired;
 use crate::watch::InCall;
@@ -185,38 +185,62 @@ const LINGERING: Duration = Duration::from_millis(100);
 /// Records that are kept for [`ProxyQueue::reports`]: the last so many.
 const KEPT: usize = 64;
 
+/// Errors that wait to be told: those of all tasks that a group can have at once.
+pub(crate) const FRESH: usize = RANKS * TASKS;
+
 /// The reports of one group.
 #[derive(Debug, Default)]
 pub(crate) struct Reports {
-    /// Made on the worker's way, not yet told to anybody.
-    fresh: Mutex<VecDeque<Record>>,
+    fresh: Mutex<Fresh>,
     told: Mutex<VecDeque<Record>>,
 }
 
-fn keep(records: &Mutex<VecDeque<Record>>, record: Record) {
-    let mut records = records.lock().unwrap_or_else(PoisonError::into_inner);
-    if records.len() == KEPT {
-        records.pop_front();
-    }
-    records.push_back(record);
+/// Made on the worker's way, not yet told to anybody.
+#[derive(Debug, Default)]
+struct Fresh {
+    /// The first ones, as the cause of the others is among them.
+    records: Vec<Record>,
+    /// How many more there were.
+    lost: u64,
 }
 
 impl Reports {
+    fn fresh(&self) -> MutexGuard<'_, Fresh> {
+        self.fresh.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps a record until it is told; counts it if there are too many.
+    fn note(&self, record: Record) {
+        let mut fresh = self.fresh();
+        if fresh.records.len() < FRESH {
+            fresh.records.push(record);
+        } else {
+            fresh.lost = fresh.lost.saturating_add(1);
+        }
+    }
+
     /// Takes the records that nobody was told of yet, and asks for a report of each.
-    pub(crate) fn take(&self) -> VecDeque<Record> {
-        let mut fresh = self.fresh.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn take(&self) -> Vec<Record> {
+        let mut fresh = self.fresh();
         // Within the lock: a release that finds none here may end the service that writes the reports, so they have been asked for by then.
         // Of a worker's death one report is enough, whatever tasks it had.
-        let tasks = fresh
-            .iter()
-            .filter(|record| record.cause != Cause::WorkerDied);
+        let tasks = (fresh.records.iter()).filter(|record| record.cause != Cause::WorkerDied);
         tasks.for_each(|record| diagnosis::leave_behind(format_args!("{record}")));
-        std::mem::take(&mut *fresh)
+        std::mem::take(&mut fresh.records)
+    }
+
+    /// Takes the number of errors that found no room.
+    pub(crate) fn take_lost(&self) -> u64 {
+        std::mem::take(&mut self.fresh().lost)
     }
 
     /// Keeps a record that is being told.
     pub(crate) fn tell(&self, record: Record) {
-        keep(&self.told, record);
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.len() == KEPT {
+            told.pop_front();
+        }
+        told.push_back(record);
     }
 }
 
@@ -234,20 +258,21 @@ impl Shared {
         let Some(task) = self.core.tasks().find(same) else {
             return;
         };
-        let mut record = self.record(&task, cause);
+        let mut record = self.record(&task, cause, self.began(&task));
         record.state = change.from;
         record.waiting_on = WaitingOn::Nothing;
-        keep(&self.reports.fresh, record);
+        self.reports.note(record);
     }
 
-    /// The record of a task as of now. Waits for nobody.
-    pub(crate) fn record(&self, task: &TaskView, cause: Cause) -> Record {
+    /// The record of a task as of now, which came into its state when it `began`. Waits for nobody.
+    pub(crate) fn record(&self, task: &TaskView, cause: Cause, began: Option<u64>) -> Record {
         let now = clock::monotonic_ns();
+        let in_state = began.map(|began| Duration::from_nanos(now.saturating_sub(began)));
         let (inside, blind) = match self.try_observe() {
             Ok(inside) => (inside, false),
             Err(_) => (None, true),
         };
-        let unfired = || self.words_of(*task).map(WaitingOn::Device);
+        let unfired = || self.words_of(*task, in_state).map(WaitingOn::Device);
         let lingering = inside.filter(|inside| inside.age >= LINGERING);
         let (waiting_on, partial) = match (task.state, lingering) {
             (RunState::Done, _) => (WaitingOn::Nothing, false),
@@ -267,7 +292,7 @@ impl Shared {
             exec: task.exec,
             sequence: task.sequence,
             state: task.state,
-            in_state: self.waited(task),
+            in_state,
             waiting_on,
             cause,
             time: now,
@@ -278,11 +303,12 @@ impl Shared {
 
 impl ProxyQueue {
     /// The group as of now, with a record of each unfinished task. Any thread, at any time: also while the worker is stuck, while a
-    /// release waits for it, and while somebody holds a lock of the queue. Cold: O(tasks × history).
+    /// release waits for it, and while somebody holds a lock of the queue. Cold: O(history + tasks × contexts).
     pub fn dump(&self) -> Dump {
         let shared = self.shared();
         let unfinished = self.unfinished();
-        let record = |task: &TaskView| shared.record(task, Cause::Request);
+        let began = shared.all_began(&unfinished);
+        let record = |task: &TaskView| shared.record(task, Cause::Request, began.of(task));
         let tasks: Vec<Record> = unfinished.iter().map(record).collect();
         let observed = shared.try_observe();
         Dump {

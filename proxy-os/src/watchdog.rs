@@ -9,7 +9,7 @@
 //! obeyed by the next look is inside the library: the ticket's code is made final over its head, and slot, context and
 //! memory stay in use until the worker itself ends the task.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock, Weak};
 use std::time::Duration;
@@ -21,11 +21,14 @@ use crate::config::Settings;
 use crate::diagnosis;
 use crate::log;
 use crate::queue::{ProxyQueue, Shared};
-use crate::report::{Cause, Record};
+use crate::report::{self, Cause, Record};
 use crate::sys::clock;
 use crate::sys::thread::{self, ThreadName};
+use crate::waiting::Began;
+use crate::words;
 
-/// Is told of every record, once, on the watchdog's thread or on that of a release. It must not wait for a task.
+/// Is told of every record, once, on the watchdog's thread or on that of a release. It must not wait for a task. Of more errors of one group
+/// between two looks than it can have tasks at once it is told of the first ones; how many more there were is a warning.
 pub type Handler = fn(&Record);
 
 static HANDLER: RwLock<Option<Handler>> = RwLock::new(None);
@@ -125,11 +128,14 @@ impl Tracks {
 struct Dog {
     groups: Vec<Weak<Shared>>,
     runs: bool,
+    /// Somebody wants a look, since the last one began.
+    nudged: bool,
 }
 
 static DOG: Mutex<Dog> = Mutex::new(Dog {
     groups: Vec::new(),
     runs: false,
+    nudged: false,
 });
 static NEWS: Condvar = Condvar::new();
 
@@ -137,6 +143,8 @@ static NEWS: Condvar = Condvar::new();
 pub(crate) fn watch(shared: &Arc<Shared>) {
     let mut dog = DOG.lock().unwrap_or_else(PoisonError::into_inner);
     dog.groups.push(Arc::downgrade(shared));
+    // The group's times may be shorter than what the watchdog sleeps for.
+    dog.nudged = true;
     NEWS.notify_all();
     if dog.runs {
         return;
@@ -145,14 +153,19 @@ pub(crate) fn watch(shared: &Arc<Shared>) {
     match thread::spawn(name, None, Box::new(run)) {
         // Dropped unjoined: it ends by itself when there is nothing to watch.
         Ok(_) => dog.runs = true,
-        Err(error) => log::warn(format_args!(
-            "no watchdog, so deadlines of tasks do not act: {error}"
-        )),
+        Err(error) => {
+            drop(dog);
+            log::warn(format_args!(
+                "no watchdog, so deadlines of tasks do not act: {error}"
+            ));
+        }
     }
 }
 
-/// Has the watchdog look soon. Any thread; waits for nothing.
+/// Has the watchdog look soon, also if it is inside a look now. Any thread; the lock is held for moments only.
 pub(crate) fn nudge() {
+    let mut dog = DOG.lock().unwrap_or_else(PoisonError::into_inner);
+    dog.nudged = true;
     NEWS.notify_all();
 }
 
@@ -167,13 +180,14 @@ fn run() {
         let groups: Vec<_> = dog.groups.iter().filter_map(Weak::upgrade).collect();
         drop(dog);
         let (next, records) = look(&groups);
-        tell(&records);
+        tell(&groups, &records);
         drop(records);
         // The last owner of a group may be this thread; its memory goes here, outside of the lock.
         drop(groups);
         dog = DOG.lock().unwrap_or_else(PoisonError::into_inner);
-        let slept = NEWS.wait_timeout(dog, next);
+        let slept = NEWS.wait_timeout_while(dog, next, |dog| !dog.nudged);
         (dog, _) = slept.unwrap_or_else(PoisonError::into_inner);
+        dog.nudged = false;
     }
 }
 
@@ -190,12 +204,15 @@ fn look(groups: &[Arc<Shared>]) -> (Duration, Vec<(&Shared, Record)>) {
 }
 
 /// Words come last: where they go may be slow, and nobody's deadline, report or handler is to wait for that.
-fn tell(records: &[(&Shared, Record)]) {
+fn tell(groups: &[Arc<Shared>], records: &[(&Shared, Record)]) {
     for (group, record) in records {
         group.tell(record);
     }
     for (group, record) in records {
         group.say(record);
+    }
+    for group in groups {
+        group.say_lost();
     }
 }
 
@@ -209,8 +226,10 @@ impl Shared {
         let ticked = std::mem::replace(&mut tracks.ticks, ticks) != ticks;
         let open = |task: &TaskView| task.state != RunState::Done;
         let tasks: Vec<TaskView> = self.core.tasks().filter(open).collect();
-        (tracks.tasks).retain(|ticket, _| tasks.iter().any(|task| task.ticket == *ticket));
-        let mut records = Vec::from(self.reports.take());
+        let began = self.all_began(&tasks);
+        let tickets: HashSet<Ticket> = tasks.iter().map(|task| task.ticket).collect();
+        (tracks.tasks).retain(|ticket, _| tickets.contains(ticket));
+        let mut records = self.reports.take();
         let mut next = self.limits.period();
         for task in &tasks {
             let fresh = Seen {
@@ -222,9 +241,9 @@ impl Shared {
                 expired: None,
             };
             let seen = tracks.tasks.entry(task.ticket).or_insert(fresh);
-            self.note_move(task, seen, ticked, now);
+            self.note_move(task, seen, &began, ticked, now);
             if let Some(cause) = self.due(task, seen, now) {
-                let record = self.record(task, cause);
+                let record = self.record(task, cause, began.of(task));
                 diagnosis::leave_behind(format_args!("{record}"));
                 records.push(record);
             }
@@ -236,12 +255,12 @@ impl Shared {
     }
 
     /// Notes whether the task has moved since the last look.
-    fn note_move(&self, task: &TaskView, seen: &mut Seen, ticked: bool, now: u64) {
+    fn note_move(&self, task: &TaskView, seen: &mut Seen, began: &Began, ticked: bool, now: u64) {
         // A task that is PROGRESSING has moved in each of its steps.
         if task.state != seen.state || (ticked && task.state == RunState::Progressing) {
             seen.state = task.state;
             seen.moved = now;
-        } else if let Some(since) = self.began(task) {
+        } else if let Some(since) = began.of(task) {
             // It may have moved and be back in its state.
             seen.moved = seen.moved.max(since);
         }
@@ -300,6 +319,20 @@ impl Shared {
             .take()
             .into_iter()
             .for_each(|record| self.tell(&record));
+        self.say_lost();
+    }
+
+    /// Says how many errors nobody was told of, if there were too many at once.
+    fn say_lost(&self) {
+        let lost = self.reports.take_lost();
+        if lost > 0 {
+            let lost = words::counted(lost, "more error");
+            log::warn(format_args!(
+                "{}: {lost} of tasks, told to nobody: {} wait at most",
+                self.gid,
+                report::FRESH
+            ));
+        }
     }
 
     /// Keeps a record and hands it to the embedder's handler.
@@ -358,5 +391,73 @@ impl ProxyQueue {
             .filter_map(|(_, seen)| shared.stalled_for(seen, now))
             .max();
         longest.map_or(Health::Ok, Health::Stalled)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use proxy_core::port::{Change, DeviceWords};
+    use proxy_core::{ContextId, ExecId, Gid, Rank, Spec, Stream, TaskKind};
+
+    use super::*;
+    use crate::queue::{RANKS, RECORDS, TASKS};
+
+    /// No context here has start words.
+    struct NoWords;
+
+    impl DeviceWords for NoWords {
+        fn load(&self, _: ContextId, _: TaskKind, _: Stream) -> u32 {
+            0
+        }
+
+        fn compare_exchange(&self, _: ContextId, _: TaskKind, _: Stream, _: u32, _: u32) -> bool {
+            false
+        }
+    }
+
+    /// A queue that is full of tasks, and whose black box is full of their changes.
+    fn full(gid: u32) -> Arc<ProxyQueue> {
+        let queue = ProxyQueue::without_worker(Gid(gid), &Settings::default()).unwrap();
+        let shared = queue.shared();
+        for rank in (0..).map(Rank).take(RANKS) {
+            let context = shared.core.register(&Spec::new(rank)).unwrap();
+            for exec in (0..).map(ExecId).take(TASKS) {
+                let kind = TaskKind::Network;
+                let _ = shared.core.append(context, kind, exec, &NoWords).unwrap();
+            }
+        }
+        let tasks: Vec<TaskView> = shared.core.tasks().collect();
+        assert_eq!(tasks.len(), RANKS * TASKS);
+        for task in tasks.iter().take(RECORDS) {
+            let change = Change {
+                rank: Rank(0),
+                context: task.context,
+                kind: task.kind,
+                exec: task.exec,
+                slot: task.ticket.slot(),
+                from: RunState::Init,
+                to: RunState::Init,
+                status: Status::SUCCESS,
+            };
+            shared.recorder.record(1, 0, &change);
+        }
+        queue
+    }
+
+    /// A look that goes through all tasks for each task, or through the whole black box, takes over 300 ms; health waits for it.
+    #[test]
+    fn a_look_at_a_full_queue_takes_milliseconds() {
+        let queue = full(460);
+        let looks = (0..5).map(|_| {
+            let since = Instant::now();
+            let (_, told) = queue.shared().look();
+            assert_eq!(told, []);
+            since.elapsed()
+        });
+        // The fastest one, as the machine may have more to do.
+        let fastest = looks.min().unwrap();
+        assert!(fastest < Duration::from_millis(100), "{fastest:?}");
     }
 }

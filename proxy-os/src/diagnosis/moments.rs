@@ -68,15 +68,11 @@ impl Moments {
         moments.met = met.collect();
         let unmoved = asked.iter().filter_map(|view| {
             let since = tracks.unmoved(view)?;
-            Some((view.ticket, since))
-        });
-        moments.seen = unmoved
             // Looked at last: what has moved since the tasks were read has not been like this all the time.
-            .filter(|(ticket, _)| {
-                let is = shared.core.peek(*ticket);
-                (asked.iter()).any(|view| view.ticket == *ticket && is == Ok(view.state))
-            })
-            .collect();
+            let is = shared.core.peek(view.ticket);
+            (is == Ok(view.state)).then_some((view.ticket, since))
+        });
+        moments.seen = unmoved.collect();
         drop(tracks);
         (moments, true)
     }
