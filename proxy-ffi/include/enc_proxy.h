@@ -15,6 +15,8 @@
  * - ENC_PROXY_WRONG_THREAD: on a worker's thread, inside a function that the library has called, nothing is waited for: calls that could only
  *   wait are refused, the timeouts of others count as 0.
  * - ENC_PROXY_FORKED: a forked child has none of the threads. It can exit, or exec; every call is an error at once.
+ * - The shared library stays in the process after a dlclose: its threads end by themselves, later. A shared library of one's own with the static
+ *   one in it needs the same: link it with -z nodelete.
  */
 
 #ifndef ENC_PROXY_H
@@ -75,7 +77,8 @@ typedef struct enc_proxy_report_service enc_proxy_report_service;
 
 /**
  * Settings by the names of their environment variables. What `enc_proxy_settings_set` gives beats the environment, which
- * beats the default. The environment is read once, when the object is made.
+ * beats the default. The environment is read once, when the object is made. They act in what is made with them: a group, a global communicator;
+ * there their log level is set and what is used in another form than given is warned of, each time.
  */
 typedef struct enc_proxy_settings enc_proxy_settings;
 
@@ -997,13 +1000,17 @@ const char *enc_proxy_last_error(void);
  *
  * - `sink`: called once per message; NULL = standard error, as at first.
  * - `user`: handed to `sink` as it is.
- * - `level`: `ENC_PROXY_LOG_ERROR`, `ENC_PROXY_LOG_WARN` (as at first), `ENC_PROXY_LOG_INFO` or `ENC_PROXY_LOG_DEBUG`.
+ * - `level`: `ENC_PROXY_LOG_ERROR`, `ENC_PROXY_LOG_WARN` (as at first), `ENC_PROXY_LOG_INFO` or `ENC_PROXY_LOG_DEBUG`. It beats
+ *   `NEURON_RT_LOG_LEVEL` of the environment; one that `enc_proxy_settings_set` gives is set where the settings are used, so the later one holds.
  *
- * Errors: `NRT_INVALID`. Threads: any, at any time; a message that another thread is writing may still go to the sink before.
+ * When it returns, no call of the former sink is running, and none will begin: its `user` may be freed. It waits for calls that run, so hold no
+ * lock that the sink takes. Inside a sink or an error handler, and on a worker's thread, it waits for nothing; other threads may then still be
+ * inside the former one.
+ *
+ * Errors: `NRT_INVALID`. Threads: any, at any time.
  *
  * The caller promises:
- * Until the process ends or another sink has been set and messages that were being written are done: `sink` may be called with `user` from
- * any thread.
+ * Until it has been replaced as above: `sink` may be called with `user` from any thread, from several at once, too.
  */
 NRT_STATUS enc_proxy_set_log(enc_proxy_log_sink sink,
                              void *user,
@@ -1274,7 +1281,7 @@ NRT_STATUS enc_check_proxy_barrier_task_status(const struct encd_context *dctx,
  * - `status`: receives the task's code, `NRT_SUCCESS` if it went well; untouched on error.
  *
  * Errors: `NRT_TIMEOUT` (the task goes on and can be waited for again), `ENC_PROXY_UNKNOWN_TASK`, `ENC_PROXY_WRONG_THREAD`, `NRT_INVALID`, `NRT_INVALID_HANDLE`.
- * Threads: any but the worker's.
+ * Threads: any but a worker's, of whatever group.
  *
  * The caller promises:
  * `status` is writable.
@@ -1308,7 +1315,7 @@ NRT_STATUS enc_proxy_poll(struct enc_proxy_group *group,
  * - `ticket`: from `enc_proxy_enqueue`.
  * - `timeout_us`, `status`: as for `enc_consume_proxy_task_status`.
  *
- * Errors: those of `enc_consume_proxy_task_status` and `ENC_PROXY_ALREADY_CONSUMED`. Threads: any but the worker's.
+ * Errors: those of `enc_consume_proxy_task_status` and `ENC_PROXY_ALREADY_CONSUMED`. Threads: any but a worker's.
  *
  * The caller promises:
  * `ticket` is readable, `status` writable.
@@ -1337,12 +1344,12 @@ NRT_STATUS enc_proxy_group_acquire(const struct enc_proxy_group_config *config,
  * Contexts of the group stay valid handles; what they are asked for is refused.
  *
  * - `way`: `ENC_PROXY_DRAIN` or `ENC_PROXY_ABORT`; only the last share's counts.
- * - `timeout_us`: how long the worker may take, in microseconds.
+ * - `timeout_us`: how long the worker may take, in microseconds; not at all on the thread of another worker.
  * - `others`: receives the number of shares that are left; may be NULL.
  *
  * Errors: `NRT_TIMEOUT` (the text lists what is unfinished), `ENC_PROXY_STUCK` (the text names the library's call), `ENC_PROXY_WRONG_THREAD`,
  * `ENC_PROXY_BUSY` (another thread is releasing it), `NRT_INVALID`, `NRT_INVALID_HANDLE`. After an error the handle is still
- * good, for another release. Threads: any but the worker's.
+ * good, for another release. Threads: any but the worker's own.
  *
  * The caller promises:
  * `others` is writable or null.
@@ -1425,7 +1432,8 @@ NRT_STATUS encd_context_reset(struct encd_context *context);
  * Errors: `ENC_PROXY_STUCK` (the worker is inside the collective library, the text names the call) and `NRT_TIMEOUT`: the ticket has its final
  * code all the same, but the library may use the task's memory until its call returns, and the context cannot be destroyed before.
  * `ENC_PROXY_TASK_DONE`, `ENC_PROXY_ALREADY_CONSUMED`, `ENC_PROXY_UNKNOWN_TASK`, `NRT_INVALID`, `NRT_INVALID_HANDLE`: nothing was to be ended.
- * Threads: any; on the worker's own nothing is waited for, and the task ends in its next tick.
+ * Threads: any; on a worker's nothing is waited for: a task of its own group ends in its next tick, and of another group, whose worker has not
+ * come to it yet, the answer is as after a timeout.
  *
  * The caller promises:
  * `ticket` is readable.
@@ -1467,7 +1475,7 @@ NRT_STATUS enc_proxy_abort_group(struct enc_proxy_group *group,
  * - `timeout_us`: how long all workers together may take, in microseconds.
  * - `tasks`: receives how many; may be NULL.
  *
- * Errors: those of the first group, in order of gid, that has one; the text names all that have. Threads: any.
+ * Errors: those of the first group, in order of gid, that has one; the text names all that have. Threads: as for `enc_proxy_abort`.
  *
  * The caller promises:
  * As for `enc_proxy_abort_context`.
@@ -1479,11 +1487,13 @@ NRT_STATUS enc_proxy_abort_all(uint64_t timeout_us,
  * Says who is told of errors of tasks, in all groups of the process, present and future ones; the error has its group's id. Aborts are not
  * told: who orders one has its answer.
  *
- * - `handler`: called once per error, soon after it came up; NULL = nobody, as at first. It replaces the former one.
+ * - `handler`: called once per error, soon after it came up; NULL = nobody, as at first. It replaces the former one. Of more than 8192 errors of a
+ *   group that wait to be told it gets the first ones; how many more there were is a warning in the log, and the counter `failures` has all.
  * - `user`: handed to `handler` as it is.
  *
  * When it returns, no call of the former handler is running, and none will begin: its `user` may be freed. It waits for calls that run, so
- * hold no lock that the handler takes. Inside a handler it waits for nothing; other threads may then still be inside the former one.
+ * hold no lock that the handler takes. Inside a handler or a log sink, and on a worker's thread, it waits for nothing; other threads may then
+ * still be inside the former one.
  *
  * Errors: none of its own. Threads: any, at any time.
  *
@@ -1581,8 +1591,8 @@ NRT_STATUS enc_proxy_report_service_start(const struct enc_proxy_report_config *
                                           struct enc_proxy_report_service **service);
 
 /**
- * Stops the service, and puts the signal's former handler back if nobody has changed it since. Waits up to 2 seconds for a report that is
- * being written.
+ * Stops the service, and puts the signal's former handler back if nobody has changed it since. Waits up to 2 seconds, on a worker's thread, too,
+ * for a report that is being written.
  *
  * Errors: `NRT_INVALID_HANDLE`. Threads: any.
  */
@@ -1867,11 +1877,11 @@ NRT_STATUS enc_setup_global_comm(const struct enc_glb_comm_config *config,
  * rank.
  *
  * - `way`: `ENC_PROXY_DRAIN` or `ENC_PROXY_ABORT`; only the group's last share's counts.
- * - `timeout_us`: how long worker and exchange may take together, in microseconds.
+ * - `timeout_us`: how long worker and exchange may take together, in microseconds; not at all on the thread of another worker.
  * - `freed`: receives who had died, and more; may be NULL.
  *
  * Errors: `ENC_PROXY_BUSY` (contexts have their barrier on its bus, destroy them first; or another thread's call is on it), those of
- * `enc_proxy_group_release`. After an error nothing has been undone and the handle is still good. Threads: any but the worker's.
+ * `enc_proxy_group_release`. After an error nothing has been undone and the handle is still good. Threads: any but the worker's own.
  *
  * The caller promises:
  * `freed`, if not null, is readable and writable for the size that it says.

@@ -18,7 +18,8 @@ use crate::task::{enc_proxy_ticket, given};
 /// Errors: `ENC_PROXY_STUCK` (the worker is inside the collective library, the text names the call) and `NRT_TIMEOUT`: the ticket has its final
 /// code all the same, but the library may use the task's memory until its call returns, and the context cannot be destroyed before.
 /// `ENC_PROXY_TASK_DONE`, `ENC_PROXY_ALREADY_CONSUMED`, `ENC_PROXY_UNKNOWN_TASK`, `NRT_INVALID`, `NRT_INVALID_HANDLE`: nothing was to be ended.
-/// Threads: any; on the worker's own nothing is waited for, and the task ends in its next tick.
+/// Threads: any; on a worker's nothing is waited for: a task of its own group ends in its next tick, and of another group, whose worker has not
+/// come to it yet, the answer is as after a timeout.
 ///
 /// # Safety
 /// `ticket` is readable.
@@ -31,7 +32,8 @@ pub unsafe extern "C" fn enc_proxy_abort(
     call::with("enc_proxy_abort", &GROUPS, group, |group| {
         // SAFETY: the caller's promise.
         let ticket = unsafe { given(ticket) }?;
-        Ok(group.queue.abort(ticket, arg::long_timeout(timeout_us))?)
+        let patience = call::patience(arg::long_timeout(timeout_us));
+        Ok(group.queue.abort(ticket, patience)?)
     })
 }
 
@@ -53,7 +55,7 @@ pub unsafe extern "C" fn enc_proxy_abort_context(
     call::with("enc_proxy_abort_context", &CONTEXTS, dctx, |context| {
         // SAFETY: the caller's promise.
         let out = unsafe { Out::optional(tasks, "tasks") }?;
-        let ended = context.abort(arg::long_timeout(timeout_us))?;
+        let ended = context.abort(call::patience(arg::long_timeout(timeout_us)))?;
         out.into_iter().for_each(|out| out.set(ended));
         Ok(())
     })
@@ -76,7 +78,8 @@ pub unsafe extern "C" fn enc_proxy_abort_group(
     call::with("enc_proxy_abort_group", &GROUPS, group, |group| {
         // SAFETY: the caller's promise.
         let out = unsafe { Out::optional(tasks, "tasks") }?;
-        let ended = group.queue.abort_tasks(arg::long_timeout(timeout_us))?;
+        let patience = call::patience(arg::long_timeout(timeout_us));
+        let ended = group.queue.abort_tasks(patience)?;
         out.into_iter().for_each(|out| out.set(ended));
         Ok(())
     })
@@ -87,7 +90,7 @@ pub unsafe extern "C" fn enc_proxy_abort_group(
 /// - `timeout_us`: how long all workers together may take, in microseconds.
 /// - `tasks`: receives how many; may be NULL.
 ///
-/// Errors: those of the first group, in order of gid, that has one; the text names all that have. Threads: any.
+/// Errors: those of the first group, in order of gid, that has one; the text names all that have. Threads: as for `enc_proxy_abort`.
 ///
 /// # Safety
 /// As for `enc_proxy_abort_context`.
@@ -97,7 +100,8 @@ pub unsafe extern "C" fn enc_proxy_abort_all(timeout_us: u64, tasks: *mut usize)
         // SAFETY: the caller's promise.
         let out = unsafe { Out::optional(tasks, "tasks") }?;
         let (mut ended, mut failed) = (0, None::<Failure>);
-        for (gid, answer) in Group::abort_all(arg::long_timeout(timeout_us)) {
+        let patience = call::patience(arg::long_timeout(timeout_us));
+        for (gid, answer) in Group::abort_all(patience) {
             match answer {
                 Ok(count) => ended += count,
                 Err(error) => failed = Some(joined(failed, format!("{gid}: {error}"), error)),

@@ -221,8 +221,10 @@ pub unsafe extern "C" fn bp_create(
         // SAFETY: the caller's promise.
         let options = unsafe { options(&config) }?;
         call::may_wait()?;
+        // First: the other ranks would see this one come and go.
+        let place = call::reserve(&BUSES)?;
         let made = Bus::create(&options)?;
-        out.set(call::handle(&BUSES, Object(Mutex::new(made)))?);
+        out.set(call::fill(place, Object(Mutex::new(made))));
         Ok(())
     })
 }

@@ -14,7 +14,7 @@ use proxy_os::sys::fork;
 
 use crate::handle::BadHandle;
 use crate::status::{self, NRT_STATUS};
-use crate::table::{Pin, Table};
+use crate::table::{Pin, Reserved, Table};
 
 /// Why a call did not do what it was asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -119,16 +119,27 @@ pub(crate) fn other<H, T: Send + Sync, const N: usize>(
     table.pin(bits(handle)).map_err(bad_handle)
 }
 
-/// Takes an object in and makes the handle for C.
+/// Takes a place for an object that it costs something to make, or to make in vain.
+pub(crate) fn reserve<T: Send + Sync, const N: usize>(
+    table: &'static Table<T, N>,
+) -> Result<Reserved<'static, T>, Failure> {
+    let place = table.reserve();
+    place.map_err(|full| Failure::new(status::NRT_RESOURCE, full))
+}
+
+/// Takes an object in at its place and makes the handle for C.
+pub(crate) fn fill<H, T: Send + Sync>(place: Reserved<'static, T>, object: T) -> *mut H {
+    let bits = place.fill(object);
+    // An address that is never followed, so it needs no provenance. `usize` has 64 bits on every machine with this interface.
+    std::ptr::without_provenance_mut(bits as usize)
+}
+
+/// Takes in an object that is nothing to others, and makes the handle for C.
 pub(crate) fn handle<H, T: Send + Sync, const N: usize>(
     table: &'static Table<T, N>,
     object: T,
 ) -> Result<*mut H, Failure> {
-    let bits = table
-        .insert(object)
-        .map_err(|full| Failure::new(status::NRT_RESOURCE, full))?;
-    // An address that is never followed, so it needs no provenance. `usize` has 64 bits on every machine with this interface.
-    Ok(std::ptr::without_provenance_mut(bits as usize))
+    Ok(fill(reserve(table)?, object))
 }
 
 fn bits<H>(handle: *mut H) -> u64 {

@@ -189,11 +189,13 @@ pub unsafe extern "C" fn enc_proxy_comm_create(
             )));
         }
         call::may_wait()?;
+        // First of all: the other ranks join with this one, and a communicator without a handle could never be freed.
+        let place = call::reserve(&COMMS)?;
         // SAFETY: the caller's promise.
         let made = unsafe { join(library, &config) }?;
         // SAFETY: the communicator is alive until the destroy, and all else is the caller's promise.
         let object = unsafe { object(library, made, config.rank_n, true) };
-        out.set(call::handle(&COMMS, object)?);
+        out.set(call::fill(place, object));
         Ok(())
     })
 }

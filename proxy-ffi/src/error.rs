@@ -2,22 +2,22 @@
 //!
 //! ```text
 //!   a worker notes, the watchdog finds ──> proxy_os::watchdog ──> forward ──> the embedder's function, with the group's id
-//!   enc_proxy_set_error_handler ──> SLOT: replaces it, then waits for the calls that run
+//!   enc_proxy_set_error_handler ──> HANDLER: replaces it, then waits for the calls that run
 //! ```
 //!
 //! Who would rather ask has `enc_proxy_group_get_health` and the counter `failures` of each group.
 #![allow(unsafe_code, reason = "a function of the embedder is called")]
 #![allow(non_camel_case_types, reason = "types of C")]
 
-use std::cell::Cell;
 use std::ffi::{CString, c_char, c_void};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
+use proxy_os::queue::{RANKS, TASKS};
 use proxy_os::report::{Cause, Record};
 use proxy_os::watchdog;
 
 use crate::arg;
 use crate::call;
+use crate::callback::Callback;
 use crate::record::record;
 use crate::status::{self, NRT_STATUS};
 use crate::task::{proxy_task_run_state_t, proxy_task_state_type};
@@ -96,54 +96,10 @@ struct Handler {
 // SAFETY: `enc_proxy_set_error_handler`'s caller promises that the function may be called with the argument from any thread.
 unsafe impl Send for Handler {}
 
-/// Who is told, and how many calls of handlers, former ones too, run.
-#[derive(Debug)]
-struct Slot {
-    handler: Option<Handler>,
-    running: usize,
-}
+static HANDLER: Callback<Handler> = Callback::new();
 
-static SLOT: Mutex<Slot> = Mutex::new(Slot {
-    handler: None,
-    running: 0,
-});
-/// A call has returned.
-static RETURNED: Condvar = Condvar::new();
-
-thread_local! {
-    /// This thread is inside of a handler.
-    static INSIDE: Cell<bool> = const { Cell::new(false) };
-}
-
-fn slot() -> MutexGuard<'static, Slot> {
-    SLOT.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A call that runs, counted until it is dropped: also if a panic leaves the handler. No lock is held meanwhile, so a handler may replace
-/// itself and errors of a release are told beside those of the watchdog.
-struct Running {
-    /// What the thread was inside of before: a handler's own release tells errors, too.
-    outer: bool,
-}
-
-impl Running {
-    fn begin() -> Option<(Self, Handler)> {
-        let mut slot = slot();
-        // None: taken back since the watchdog has looked.
-        let handler = slot.handler?;
-        slot.running += 1;
-        let outer = INSIDE.replace(true);
-        Some((Self { outer }, handler))
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        INSIDE.set(self.outer);
-        slot().running -= 1;
-        RETURNED.notify_all();
-    }
-}
+/// What the documentation of `enc_proxy_set_error_handler` says of errors that wait.
+const _: () = assert!(RANKS * TASKS == 8192);
 
 /// Cause and final status of a record.
 const fn cause(record: &Record) -> Option<(enc_proxy_cause_t, NRT_STATUS)> {
@@ -176,7 +132,8 @@ fn forward(record: &Record) {
         cause,
         status,
     };
-    if let Some((_running, handler)) = Running::begin() {
+    // None: taken back since the watchdog has looked.
+    if let Some((_running, handler)) = HANDLER.begin() {
         // SAFETY: `enc_proxy_set_error_handler`'s caller promises that the function may be called with its argument until it is taken back,
         // which waits for this call. A panic of this runtime in it ends in the watchdog; any other exception aborts there.
         unsafe { (handler.tell)(handler.user, &raw const error) };
@@ -186,11 +143,13 @@ fn forward(record: &Record) {
 /// Says who is told of errors of tasks, in all groups of the process, present and future ones; the error has its group's id. Aborts are not
 /// told: who orders one has its answer.
 ///
-/// - `handler`: called once per error, soon after it came up; NULL = nobody, as at first. It replaces the former one.
+/// - `handler`: called once per error, soon after it came up; NULL = nobody, as at first. It replaces the former one. Of more than 8192 errors of a
+///   group that wait to be told it gets the first ones; how many more there were is a warning in the log, and the counter `failures` has all.
 /// - `user`: handed to `handler` as it is.
 ///
 /// When it returns, no call of the former handler is running, and none will begin: its `user` may be freed. It waits for calls that run, so
-/// hold no lock that the handler takes. Inside a handler it waits for nothing; other threads may then still be inside the former one.
+/// hold no lock that the handler takes. Inside a handler or a log sink, and on a worker's thread, it waits for nothing; other threads may then
+/// still be inside the former one.
 ///
 /// Errors: none of its own. Threads: any, at any time.
 ///
@@ -203,13 +162,9 @@ pub unsafe extern "C" fn enc_proxy_set_error_handler(
 ) -> NRT_STATUS {
     call::plain("enc_proxy_set_error_handler", || {
         let handler = handler.map(|tell| Handler { tell, user });
-        let mut slot = slot();
-        slot.handler = handler;
-        // Within the lock, so that of two that set at once the later one's answer holds in both places.
-        watchdog::set_handler(handler.is_some().then_some(forward));
-        while slot.running > 0 && !INSIDE.get() {
-            slot = RETURNED.wait(slot).unwrap_or_else(PoisonError::into_inner);
-        }
+        HANDLER.replace(handler, || {
+            watchdog::set_handler(handler.is_some().then_some(forward));
+        });
         Ok(())
     })
 }

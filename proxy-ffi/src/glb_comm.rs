@@ -26,7 +26,7 @@ use crate::barrier;
 use crate::bus::{self, BP_MAX_RANKS, alone, bp_config};
 use crate::call::{self, Failure};
 use crate::comm::{COMMS, ENC_PROXY_UNIQUE_ID_BYTES, HINT, Lead, enc_proxy_comm, number};
-use crate::group::{self, enc_proxy_group, enc_proxy_release_t};
+use crate::group::{self, GROUPS, enc_proxy_group, enc_proxy_release_t};
 use crate::handle::Kind;
 use crate::library::{LIBRARIES, enc_proxy_library};
 use crate::record::{self, OutRecord, record};
@@ -170,15 +170,17 @@ pub unsafe extern "C" fn enc_setup_global_comm(
         let config = unsafe { record::read(config) }?;
         // SAFETY: the caller's promise.
         let out = unsafe { Out::new(glb_comm, "glb_comm") }?;
-        let settings = settings::effective(config.settings)?;
         call::may_wait()?;
+        let settings = settings::applied(config.settings)?;
+        // First: the other ranks would see this one come and go, and `leader_comm` would stay taken.
+        let place = call::reserve(&GLOBAL_COMMS)?;
         // SAFETY: the caller's promise.
         let whole = unsafe { across(&config, &settings) }?;
         let object = Object {
             comm: Mutex::new(Some(whole)),
             contexts: User::default(),
         };
-        out.set(call::handle(&GLOBAL_COMMS, object)?);
+        out.set(call::fill(place, object));
         Ok(())
     })
 }
@@ -325,11 +327,11 @@ impl From<Freed> for enc_glb_comm_freed {
 /// rank.
 ///
 /// - `way`: `ENC_PROXY_DRAIN` or `ENC_PROXY_ABORT`; only the group's last share's counts.
-/// - `timeout_us`: how long worker and exchange may take together, in microseconds.
+/// - `timeout_us`: how long worker and exchange may take together, in microseconds; not at all on the thread of another worker.
 /// - `freed`: receives who had died, and more; may be NULL.
 ///
 /// Errors: `ENC_PROXY_BUSY` (contexts have their barrier on its bus, destroy them first; or another thread's call is on it), those of
-/// `enc_proxy_group_release`. After an error nothing has been undone and the handle is still good. Threads: any but the worker's.
+/// `enc_proxy_group_release`. After an error nothing has been undone and the handle is still good. Threads: any but the worker's own.
 ///
 /// # Safety
 /// `freed`, if not null, is readable and writable for the size that it says.
@@ -361,7 +363,7 @@ pub unsafe extern "C" fn enc_free_global_comm(
             // A panic went through an earlier free: nothing is left to be undone, and nothing is known.
             return Ok(());
         };
-        match comm.free(way, arg::long_timeout(timeout_us)) {
+        match comm.free(way, call::patience(arg::long_timeout(timeout_us))) {
             Ok(freed) => {
                 if freed.leaders != Some(Stopped::Detached) {
                     drop(ManuallyDrop::into_inner(lead));
@@ -426,7 +428,7 @@ pub unsafe extern "C" fn enc_proxy_glb_comm_get_group(
         let comm = &comm.as_ref().ok_or_else(gone)?.comm;
         // The group lives as the communicator has a share of it, so nothing is started and no settings count.
         let share = Group::acquire(comm.queue().gid(), &Settings::default(), Duration::ZERO)?;
-        out.set(group::taken(share)?);
+        out.set(call::handle(&GROUPS, group::Object::from(share))?);
         Ok(())
     })
 }

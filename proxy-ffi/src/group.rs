@@ -33,6 +33,14 @@ pub(crate) struct Object {
     pub(crate) queue: Arc<ProxyQueue>,
 }
 
+impl From<Group> for Object {
+    fn from(share: Group) -> Self {
+        let queue = Arc::clone(share.queue());
+        let share = Mutex::new(share);
+        Self { share, queue }
+    }
+}
+
 /// How a group is released.
 pub type enc_proxy_release_t = u32;
 /// Tasks are driven to their end.
@@ -131,19 +139,14 @@ pub unsafe extern "C" fn enc_proxy_group_acquire(
         if config.reserved != 0 {
             return Err(Failure::invalid("reserved is not 0"));
         }
-        let settings = settings::effective(config.settings)?;
+        let settings = settings::applied(config.settings)?;
         let patience = call::patience(arg::long_timeout(config.timeout_us));
+        // First: a worker would be started in vain.
+        let place = call::reserve(&GROUPS)?;
         let share = Group::for_device(config.device, &settings, patience)?;
-        out.set(taken(share)?);
+        out.set(call::fill(place, share.into()));
         Ok(())
     })
-}
-
-/// The handle of a share.
-pub(crate) fn taken(share: Group) -> Result<*mut enc_proxy_group, Failure> {
-    let queue = Arc::clone(share.queue());
-    let share = Mutex::new(share);
-    call::handle(&GROUPS, Object { share, queue })
 }
 
 /// The way of a release with this number.
@@ -169,12 +172,12 @@ pub(crate) const fn left(released: Released) -> u32 {
 /// Contexts of the group stay valid handles; what they are asked for is refused.
 ///
 /// - `way`: `ENC_PROXY_DRAIN` or `ENC_PROXY_ABORT`; only the last share's counts.
-/// - `timeout_us`: how long the worker may take, in microseconds.
+/// - `timeout_us`: how long the worker may take, in microseconds; not at all on the thread of another worker.
 /// - `others`: receives the number of shares that are left; may be NULL.
 ///
 /// Errors: `NRT_TIMEOUT` (the text lists what is unfinished), `ENC_PROXY_STUCK` (the text names the library's call), `ENC_PROXY_WRONG_THREAD`,
 /// `ENC_PROXY_BUSY` (another thread is releasing it), `NRT_INVALID`, `NRT_INVALID_HANDLE`. After an error the handle is still
-/// good, for another release. Threads: any but the worker's.
+/// good, for another release. Threads: any but the worker's own.
 ///
 /// # Safety
 /// `others` is writable or null.
@@ -197,7 +200,7 @@ pub unsafe extern "C" fn enc_proxy_group_release(
                 return Err(Failure::new(status::ENC_PROXY_BUSY, text));
             }
         };
-        let released = share.release(way, arg::long_timeout(timeout_us))?;
+        let released = share.release(way, call::patience(arg::long_timeout(timeout_us)))?;
         out.into_iter().for_each(|out| out.set(left(released)));
         Ok(())
     })

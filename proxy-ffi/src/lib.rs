@@ -18,7 +18,7 @@
 //! | [`log`], [`version`], [`status`] | | messages, release, codes and texts |
 //! | [`fifo`] | `net_ops_info`, `net_src_addr`, `net_dest_addr` | records of release 2.31 |
 //! | `reverse`, [`dynamic`] | | what the collective library calls in its host |
-//! | `call`, `handle`, `table`, `record`, `arg`, `failure` | | what they share |
+//! | `call`, `callback`, `handle`, `table`, `record`, `arg`, `failure` | | what they share |
 //!
 //! Rules of the interface, which every function keeps:
 //! - A handle is never followed: null, destroyed, made up or of another type is `NRT_INVALID_HANDLE`.
@@ -32,6 +32,7 @@ mod arg;
 pub mod barrier;
 pub mod bus;
 mod call;
+mod callback;
 pub mod comm;
 pub mod context;
 pub mod dynamic;

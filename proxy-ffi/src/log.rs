@@ -3,11 +3,11 @@
 #![allow(non_camel_case_types, reason = "types of C")]
 
 use std::ffi::{CString, c_char, c_void};
-use std::sync::{PoisonError, RwLock};
 
 use proxy_os::log::{self, Level};
 
 use crate::call::{self, Failure};
+use crate::callback::Callback;
 use crate::status::NRT_STATUS;
 
 /// How important a message is; a level lets itself and the more important ones pass.
@@ -42,14 +42,11 @@ struct Sink {
 
 // SAFETY: `enc_proxy_set_log`'s caller promises that the function may be called with the argument from any thread.
 unsafe impl Send for Sink {}
-// SAFETY: as above.
-unsafe impl Sync for Sink {}
 
-static SINK: RwLock<Option<Sink>> = RwLock::new(None);
+static SINK: Callback<Sink> = Callback::new();
 
 fn forward(level: Level, text: &str) {
-    let sink = *SINK.read().unwrap_or_else(PoisonError::into_inner);
-    let Some(sink) = sink else {
+    let Some((_running, sink)) = SINK.begin() else {
         // Taken back since the facade has looked.
         return log::to_stderr(level, text);
     };
@@ -62,8 +59,8 @@ fn forward(level: Level, text: &str) {
         Level::Info => ENC_PROXY_LOG_INFO,
         Level::Debug => ENC_PROXY_LOG_DEBUG,
     };
-    // SAFETY: `enc_proxy_set_log`'s caller promises that the function may be called with its argument; the text is terminated. A panic of
-    // this runtime in it ends in the facade; any other exception aborts there.
+    // SAFETY: `enc_proxy_set_log`'s caller promises that the function may be called with its argument until it is replaced, which waits for
+    // this call; the text is terminated. A panic of this runtime in it ends in the facade; any other exception aborts there.
     unsafe { (sink.write)(sink.user, level, text.as_ptr()) };
 }
 
@@ -71,13 +68,17 @@ fn forward(level: Level, text: &str) {
 ///
 /// - `sink`: called once per message; NULL = standard error, as at first.
 /// - `user`: handed to `sink` as it is.
-/// - `level`: `ENC_PROXY_LOG_ERROR`, `ENC_PROXY_LOG_WARN` (as at first), `ENC_PROXY_LOG_INFO` or `ENC_PROXY_LOG_DEBUG`.
+/// - `level`: `ENC_PROXY_LOG_ERROR`, `ENC_PROXY_LOG_WARN` (as at first), `ENC_PROXY_LOG_INFO` or `ENC_PROXY_LOG_DEBUG`. It beats
+///   `NEURON_RT_LOG_LEVEL` of the environment; one that `enc_proxy_settings_set` gives is set where the settings are used, so the later one holds.
 ///
-/// Errors: `NRT_INVALID`. Threads: any, at any time; a message that another thread is writing may still go to the sink before.
+/// When it returns, no call of the former sink is running, and none will begin: its `user` may be freed. It waits for calls that run, so hold no
+/// lock that the sink takes. Inside a sink or an error handler, and on a worker's thread, it waits for nothing; other threads may then still be
+/// inside the former one.
+///
+/// Errors: `NRT_INVALID`. Threads: any, at any time.
 ///
 /// # Safety
-/// Until the process ends or another sink has been set and messages that were being written are done: `sink` may be called with `user` from
-/// any thread.
+/// Until it has been replaced as above: `sink` may be called with `user` from any thread, from several at once, too.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn enc_proxy_set_log(
     sink: enc_proxy_log_sink,
@@ -97,13 +98,13 @@ pub unsafe extern "C" fn enc_proxy_set_log(
             }
         };
         let sink = sink.map(|write| Sink { write, user });
-        *SINK.write().unwrap_or_else(PoisonError::into_inner) = sink;
-        log::set_sink(if sink.is_some() {
-            forward
-        } else {
-            log::to_stderr
+        SINK.replace(sink, || {
+            log::set_sink(match sink {
+                Some(_) => forward,
+                None => log::to_stderr,
+            });
+            log::set_level(level);
         });
-        log::set_level(level);
         Ok(())
     })
 }

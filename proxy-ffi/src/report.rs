@@ -300,13 +300,15 @@ pub unsafe extern "C" fn enc_proxy_report_service_start(
         let out = unsafe { Out::new(service, "service") }?;
         // SAFETY: the caller's promise.
         let options = unsafe { options(&config) }?;
-        out.set(call::handle(&SERVICES, Service::start(options)?)?);
+        // First: reports would be asked for in vain, and the signal taken for nothing.
+        let place = call::reserve(&SERVICES)?;
+        out.set(call::fill(place, Service::start(options)?));
         Ok(())
     })
 }
 
-/// Stops the service, and puts the signal's former handler back if nobody has changed it since. Waits up to 2 seconds for a report that is
-/// being written.
+/// Stops the service, and puts the signal's former handler back if nobody has changed it since. Waits up to 2 seconds, on a worker's thread, too,
+/// for a report that is being written.
 ///
 /// Errors: `NRT_INVALID_HANDLE`. Threads: any.
 #[unsafe(no_mangle)]

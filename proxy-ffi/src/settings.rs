@@ -15,7 +15,8 @@ use crate::status::NRT_STATUS;
 use crate::table::Table;
 
 /// Settings by the names of their environment variables. What `enc_proxy_settings_set` gives beats the environment, which
-/// beats the default. The environment is read once, when the object is made.
+/// beats the default. The environment is read once, when the object is made. They act in what is made with them: a group, a global communicator;
+/// there their log level is set and what is used in another form than given is warned of, each time.
 #[derive(Debug)]
 pub struct enc_proxy_settings {
     _opaque: [u8; 0],
@@ -59,11 +60,18 @@ impl Object {
 }
 
 /// The settings of a handle; those of the environment for NULL.
-pub(crate) fn effective(handle: *mut enc_proxy_settings) -> Result<Settings, Failure> {
+fn effective(handle: *mut enc_proxy_settings) -> Result<Settings, Failure> {
     if handle.is_null() {
-        return Ok(Settings::from_env()?);
+        return Ok(Settings::from_lookup(|name| std::env::var_os(name))?);
     }
     Ok(call::other(&SETTINGS, handle)?.settings()?)
+}
+
+/// The same for who uses them: their log level acts, and their warnings are logged.
+pub(crate) fn applied(handle: *mut enc_proxy_settings) -> Result<Settings, Failure> {
+    let settings = effective(handle)?;
+    settings.apply();
+    Ok(settings)
 }
 
 /// Makes settings from the environment as it is now. A bad value there is reported when the settings are used, and not at all if

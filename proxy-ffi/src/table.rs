@@ -4,8 +4,8 @@
 //! costs two atomic read-modify-writes, and a thread that stands still inside one delays nobody.
 //!
 //! ```text
-//!   FREE --insert--> CLAIMED --written--> LIVE --close--> CLOSING --last unpin--> FREE
-//!                                        pin, unpin        unpin
+//!   FREE --reserve--> CLAIMED --fill--> LIVE --close--> CLOSING --last unpin--> FREE
+//!                     or dropped: FREE  pin, unpin        unpin
 //!
 //!   word of a place:  63 .. 24 generation | 23 poisoned | 22, 21 state | 20 .. 0 pins
 //! ```
@@ -16,7 +16,7 @@
 
 use std::cell::UnsafeCell;
 use std::fmt;
-use std::mem::MaybeUninit;
+use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -97,32 +97,34 @@ impl<T: Send + Sync, const N: usize> Table<T, N> {
         }
     }
 
-    /// Takes an object in and returns its handle. Lock-free; O(places) when the table is nearly full.
-    pub(crate) fn insert(&self, object: T) -> Result<u64, NoPlace> {
+    /// Takes a place for an object that is yet to be made. Lock-free; O(places) when the table is nearly full.
+    pub(crate) fn reserve(&self) -> Result<Reserved<'_, T>, NoPlace> {
         // Relaxed: where a search begins orders nothing.
         let first = self.hint.fetch_add(1, Ordering::Relaxed) % N;
         let order = (first..N).chain(0..first);
         for (index, place) in order.map(|index| (index, &self.places[index])) {
-            let Some(free) = claim(place) else {
-                continue;
-            };
-            // SAFETY: CLAIMED is ours alone until the store below, and nobody reaches the cell in it.
-            unsafe { place.object.get().write(MaybeUninit::new(object)) };
-            let generation = generation(free) + 1;
-            // Release pairs with the acquire in `pin`: who sees LIVE sees the object.
-            (place.word).store(generation << GENERATION_SHIFT | LIVE, Ordering::Release);
-            let kind = self.kind;
-            return Ok(Handle {
-                kind,
-                generation,
-                place: index,
+            if let Some(free) = claim(place) {
+                return Ok(Reserved {
+                    place,
+                    free,
+                    handle: Handle {
+                        kind: self.kind,
+                        generation: generation(free) + 1,
+                        place: index,
+                    },
+                });
             }
-            .bits());
         }
         Err(NoPlace {
             kind: self.kind,
             limit: N,
         })
+    }
+
+    /// Takes an object in and returns its handle.
+    #[cfg(test)]
+    pub(crate) fn insert(&self, object: T) -> Result<u64, NoPlace> {
+        Ok(self.reserve()?.fill(object))
     }
 
     /// The object of a handle, which stays until the pin is dropped. Lock-free.
@@ -192,6 +194,36 @@ fn claim<T>(place: &Place<T>) -> Option<u64> {
         .word
         .compare_exchange(word, word | CLAIMED, Ordering::Acquire, Ordering::Relaxed)
         .ok()
+}
+
+/// A place that is kept for an object; free again when it is dropped without one.
+#[derive(Debug)]
+pub(crate) struct Reserved<'a, T> {
+    place: &'a Place<T>,
+    /// Its word when it was free.
+    free: u64,
+    /// The handle that its object will have.
+    handle: Handle,
+}
+
+impl<T: Send + Sync> Reserved<'_, T> {
+    /// Takes the object in and returns its handle.
+    pub(crate) fn fill(self, object: T) -> u64 {
+        let reserved = ManuallyDrop::new(self);
+        // SAFETY: CLAIMED is ours alone until the store below, and nobody reaches the cell in it.
+        unsafe { reserved.place.object.get().write(MaybeUninit::new(object)) };
+        let live = reserved.handle.generation << GENERATION_SHIFT | LIVE;
+        // Release pairs with the acquire in `pin`: who sees LIVE sees the object.
+        reserved.place.word.store(live, Ordering::Release);
+        reserved.handle.bits()
+    }
+}
+
+impl<T> Drop for Reserved<'_, T> {
+    fn drop(&mut self) {
+        // Release pairs with the acquire in `claim`.
+        self.place.word.store(self.free, Ordering::Release);
+    }
 }
 
 /// An object in use. A panic that unwinds through it poisons the object.

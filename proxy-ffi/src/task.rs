@@ -242,7 +242,7 @@ unsafe fn check(
 /// - `status`: receives the task's code, `NRT_SUCCESS` if it went well; untouched on error.
 ///
 /// Errors: `NRT_TIMEOUT` (the task goes on and can be waited for again), `ENC_PROXY_UNKNOWN_TASK`, `ENC_PROXY_WRONG_THREAD`, `NRT_INVALID`, `NRT_INVALID_HANDLE`.
-/// Threads: any but the worker's.
+/// Threads: any but a worker's, of whatever group.
 ///
 /// # Safety
 /// `status` is writable.
@@ -258,6 +258,7 @@ pub unsafe extern "C" fn enc_consume_proxy_task_status(
         // SAFETY: the caller's promise.
         let out = unsafe { Out::new(status, "status") }?;
         let kind = kind(r#type)?;
+        call::may_wait()?;
         let code = context.consume(kind, patience(timeout_us))?;
         out.set(code.0);
         Ok(())
@@ -311,7 +312,7 @@ pub unsafe extern "C" fn enc_proxy_poll(
 /// - `ticket`: from `enc_proxy_enqueue`.
 /// - `timeout_us`, `status`: as for `enc_consume_proxy_task_status`.
 ///
-/// Errors: those of `enc_consume_proxy_task_status` and `ENC_PROXY_ALREADY_CONSUMED`. Threads: any but the worker's.
+/// Errors: those of `enc_consume_proxy_task_status` and `ENC_PROXY_ALREADY_CONSUMED`. Threads: any but a worker's.
 ///
 /// # Safety
 /// `ticket` is readable, `status` writable.
@@ -327,6 +328,7 @@ pub unsafe extern "C" fn enc_proxy_consume(
         let ticket = unsafe { given(ticket) }?;
         // SAFETY: the caller's promise.
         let out = unsafe { Out::new(status, "status") }?;
+        call::may_wait()?;
         out.set(group.queue.consume(ticket, patience(timeout_us))?.0);
         Ok(())
     })

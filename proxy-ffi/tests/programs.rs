@@ -172,6 +172,34 @@ fn f18_errors_are_told_with_their_group_and_no_call_runs_once_the_handler_is_gon
 }
 
 #[test]
+fn h07_h34_settings_act_where_they_are_used_and_what_the_program_sets_beats_the_environment() {
+    for flags in [C11, SANITIZED] {
+        let scratch = Scratch::new();
+        let program = scratch.program("cc", "tests/c/settings.c", flags);
+        assert_eq!(succeed(&mut command(&program)), "ok\n");
+    }
+}
+
+#[test]
+fn a_communicator_without_room_for_its_handle_is_not_joined() {
+    for flags in [C11, SANITIZED] {
+        let scratch = Scratch::new();
+        let library = scratch.library("tests/c/hooked_library.c");
+        let program = scratch.program("cc", "tests/c/full.c", flags);
+        assert_eq!(succeed(command(&program).arg(&library)), "ok\n");
+    }
+}
+
+/// Not linked with it: what a program is linked with is not unloaded.
+#[test]
+fn the_library_stays_mapped_after_a_dlclose() {
+    let scratch = Scratch::new();
+    let flags = ["-std=c11", "-Wl,--as-needed"];
+    let program = scratch.program("cc", "tests/c/unload.c", &flags);
+    assert_eq!(succeed(&mut command(&program)), "it is there\n");
+}
+
+#[test]
 fn f05_f06_every_counter_and_histogram_is_had_by_its_name_in_both_forms() {
     let Some(library) = stand_in("PROXY_SCRIPTED_LIB") else {
         return;

@@ -327,6 +327,18 @@ impl Settings {
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
+
+    /// Sets the log level, if one was given, and logs the warnings. The environment's level counts only if the embedder has set none.
+    pub fn apply(&self) {
+        match self.log_level.origin {
+            Origin::Default => {}
+            Origin::Environment => log::set_default_level(*self.log_level()),
+            Origin::Api => log::set_level(*self.log_level()),
+        }
+        for warning in self.warnings() {
+            log::warn(format_args!("{warning}"));
+        }
+    }
 }
 
 impl fmt::Display for Settings {
@@ -339,20 +351,13 @@ impl fmt::Display for Settings {
 }
 
 impl Builder {
-    /// The settings, with this process's environment for what was not given. Sets the log level if one was given, here or in the
-    /// environment, and logs the warnings.
+    /// The settings, with this process's environment for what was not given, [applied](Settings::apply).
     ///
     /// # Errors
     /// Every value that is not accepted.
     pub fn from_env(self) -> Result<Settings, SettingsError> {
         let settings = self.from_lookup(|name| std::env::var_os(name))?;
-        // What the embedder has set by itself stays, where nobody says otherwise.
-        if settings.log_level.origin != Origin::Default {
-            log::set_level(*settings.log_level());
-        }
-        for warning in settings.warnings() {
-            log::warn(format_args!("{warning}"));
-        }
+        settings.apply();
         Ok(settings)
     }
 }
@@ -367,8 +372,9 @@ fn effective<K: Kind>(name: &'static str, kind: &K, setting: &Setting<K::Value>)
 
 /// A value that the embedder gives as a text.
 fn read<K: Kind>(name: &'static str, kind: &K, text: &str) -> Result<K::Value, SettingsError> {
-    let settled = kind.parse(text).and_then(|value| kind.settle(value));
-    settled.map(|(value, _)| value).map_err(|refused| {
+    // Not the settled value: what is changed in it is warned of where it is used.
+    let accepted = |value: K::Value| kind.settle(value.clone()).map(|_| value);
+    kind.parse(text).and_then(accepted).map_err(|refused| {
         SettingsError(vec![BadSetting {
             name,
             value: text.to_owned(),

@@ -45,8 +45,11 @@ impl fmt::Display for Level {
 pub type Sink = fn(Level, &str);
 
 static SINK: RwLock<Sink> = RwLock::new(to_stderr);
-/// Relaxed on both sides: a level is a number by itself and orders nothing.
-static LEVEL: AtomicU8 = AtomicU8::new(Level::Warn as u8);
+/// Twice the level, and [`GIVEN`] once the embedder has set one: so a look at it is one comparison. Relaxed on all sides: a number by itself
+/// orders nothing.
+static LEVEL: AtomicU8 = AtomicU8::new(Level::Warn as u8 * 2);
+/// The embedder has set the level: that of the environment counts no more.
+const GIVEN: u8 = 1;
 
 /// Messages within messages that are still handed to the sink, so that one that logs whatever it gets comes to an end.
 const NESTED: u32 = 4;
@@ -62,17 +65,25 @@ pub fn set_sink(sink: Sink) {
     *SINK.write().unwrap_or_else(PoisonError::into_inner) = sink;
 }
 
-/// Sets the level; the first one is [`Level::Warn`], as in the reference runtime. Any thread, at any time.
+/// Sets the level, whatever the environment says, now or later; the first one is [`Level::Warn`], as in the reference runtime. Any thread, at
+/// any time.
 pub fn set_level(level: Level) {
     // Relaxed: see `LEVEL`.
-    LEVEL.store(level as u8, Ordering::Relaxed);
+    LEVEL.store(level as u8 * 2 + GIVEN, Ordering::Relaxed);
+}
+
+/// Sets the level that the environment gives, unless the embedder has set one.
+pub(crate) fn set_default_level(level: Level) {
+    let next = |word: u8| (word & GIVEN == 0).then_some(level as u8 * 2);
+    // Relaxed, both: see `LEVEL`.
+    let _ = LEVEL.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
 }
 
 /// Whether a message of this level would be written.
 #[inline]
 pub(crate) fn passes(level: Level) -> bool {
     // Relaxed: see `LEVEL`.
-    level as u8 <= LEVEL.load(Ordering::Relaxed)
+    level as u8 * 2 <= LEVEL.load(Ordering::Relaxed)
 }
 
 /// Writes a message when the level lets it pass. Any thread; never panics.

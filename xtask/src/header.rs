@@ -38,6 +38,8 @@ const PREAMBLE: &str = "\
  * - ENC_PROXY_WRONG_THREAD: on a worker's thread, inside a function that the library has called, nothing is waited for: calls that could only
  *   wait are refused, the timeouts of others count as 0.
  * - ENC_PROXY_FORKED: a forked child has none of the threads. It can exit, or exec; every call is an error at once.
+ * - The shared library stays in the process after a dlclose: its threads end by themselves, later. A shared library of one's own with the static
+ *   one in it needs the same: link it with -z nodelete.
  */";
 
 /// The verb.

@@ -7,8 +7,8 @@ use std::ffi::{CStr, CString};
 use std::mem::MaybeUninit;
 use std::path::PathBuf;
 use std::ptr::{null, null_mut};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use super::*;
 use crate::abort::*;
@@ -324,6 +324,41 @@ fn declared() -> BTreeSet<&'static str> {
     names.collect()
 }
 
+/// The tests that make objects of every kind, or leave no room for them, take turns.
+static TURN: Mutex<()> = Mutex::new(());
+
+#[test]
+fn a_global_comm_without_room_for_its_handle_is_not_set_up() {
+    let Some(library) = scripted() else {
+        println!(
+            "SKIPPED: the library of PROXY_SCRIPTED_LIB not available: cargo xtask test builds it"
+        );
+        return;
+    };
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let objects = Objects::new(&library);
+    let job = CString::new(format!("full-{}", std::process::id())).expect("no zero byte");
+    let mut bus = zeroed::<bp_config>();
+    (bus.job, bus.world) = (job.as_ptr(), 1);
+    let mut config = zeroed::<enc_glb_comm_config>();
+    (config.bus, config.device) = (&raw const bus, 3000);
+    let leader = 0;
+    (config.leader_comm, config.leaders, config.leader_n) = (objects.comm, &raw const leader, 1);
+    let kept: Vec<_> = std::iter::from_fn(|| GLOBAL_COMMS.reserve().ok()).collect();
+    let mut comm = null_mut();
+    assert_eq!(c!(enc_setup_global_comm(&config, &mut comm)), NRT_RESOURCE);
+    drop(kept);
+    // Nothing of it is left: neither the rank on the bus nor a hold on the leader's communicator.
+    good(c!(enc_setup_global_comm(&config, &mut comm)));
+    good(c!(enc_free_global_comm(
+        comm,
+        ENC_PROXY_DRAIN,
+        ENC_PROXY_FOREVER,
+        null_mut()
+    )));
+    objects.destroy();
+}
+
 #[test]
 fn h73_every_function_of_the_header_is_among_those_that_are_made_to_panic() {
     let rows = ROWS.iter().map(|(name, ..)| *name);
@@ -339,6 +374,7 @@ fn h73_a_panic_in_any_function_is_a_code_and_leaves_handles_that_can_be_destroye
         );
         return;
     };
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     for (name, call, probe) in ROWS {
         let objects = Objects::new(&library);
         arm();

@@ -41,6 +41,19 @@ fn a_handle_is_good_until_it_is_closed_and_never_again() {
 }
 
 #[test]
+fn a_place_that_is_kept_is_nobody_elses_and_is_free_again_without_an_object() {
+    let table = Table::<u32, 1>::new(Kind::Group);
+    let kept = table.reserve().unwrap();
+    let handle = kept.handle.bits();
+    assert_eq!(table.pin(handle).unwrap_err(), BadHandle::Foreign(handle));
+    assert!(table.insert(7).is_err());
+    drop(kept);
+    assert_eq!(table.reserve().unwrap().fill(8), handle);
+    assert_eq!(*table.pin(handle).unwrap(), 8);
+    assert!(table.insert(9).is_err());
+}
+
+#[test]
 fn numbers_that_were_never_given_out_are_foreign() {
     let table = Table::<u32, 2>::new(Kind::Group);
     let handle = table.insert(7).unwrap();

@@ -1,9 +1,10 @@
 /* The embedder's function gets every message, of each level and from each thread, while standard error stays empty; it may call back, take its
- * time, and be changed at any time. */
+ * time, and be replaced at any time; once it was, no call of it is running. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <time.h>
@@ -131,6 +132,40 @@ static void turned_away(void)
     EXPECT(enc_free_global_comm(glb, ENC_PROXY_DRAIN, SECONDS(60), NULL), NRT_SUCCESS);
 }
 
+static sem_t entered;
+static int removing, left;
+
+/* Stays inside until somebody is about to replace it, and a while longer. */
+static void slow(void *user, enc_proxy_log_level_t level, const char *text)
+{
+    (void)user, (void)level;
+    if (strstr(text, "returns 1234") == NULL)
+        return;
+    sem_post(&entered);
+    while (!__atomic_load_n(&removing, __ATOMIC_ACQUIRE))
+        sched_yield();
+    for (int i = 0; i < 2000; i++)
+        sched_yield();
+    __atomic_store_n(&left, 1, __ATOMIC_RELEASE);
+}
+
+/* Once a sink has been replaced from outside, no call of it is running. */
+static void replaced(void)
+{
+    NRT_STATUS status;
+    REQUIRE(sem_init(&entered, 0, 0) == 0);
+    EXPECT(enc_proxy_set_log(slow, NULL, ENC_PROXY_LOG_INFO), NRT_SUCCESS);
+    EXPECT(enc_enq_proxy_tasks(world.context, 2), NRT_SUCCESS);
+    while (sem_wait(&entered) != 0)
+        ;
+    __atomic_store_n(&removing, 1, __ATOMIC_RELEASE);
+    EXPECT(enc_proxy_set_log(sink, &mine, ENC_PROXY_LOG_INFO), NRT_SUCCESS);
+    REQUIRE(__atomic_load_n(&left, __ATOMIC_ACQUIRE));
+    EXPECT(enc_consume_proxy_task_status(world.context, PROXY_TASK_NETWORK, SECONDS(60), &status), NRT_SUCCESS);
+    REQUIRE(status == 1234);
+    sem_destroy(&entered);
+}
+
 int main(int argc, char **argv)
 {
     char path[] = "/tmp/proxy-log-XXXXXX", line[256] = "";
@@ -144,6 +179,7 @@ int main(int argc, char **argv)
     of_a_stalled_task();
     turned_away();
     hear("bp-hub-", ENC_PROXY_LOG_WARN, "a rank was turned away: rank 0 is on the bus already");
+    replaced();
     close_world(&world);
     for (size_t at = 0; at < count; at++)
         REQUIRE(strcmp(messages[at].text, "the argument is another's") != 0);

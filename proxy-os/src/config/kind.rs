@@ -17,7 +17,7 @@ pub(super) struct Refused {
 
 /// One kind of setting.
 pub(super) trait Kind {
-    type Value;
+    type Value: Clone;
 
     /// Reads a text.
     fn parse(&self, text: &str) -> Result<Self::Value, Refused>;

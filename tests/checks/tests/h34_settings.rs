@@ -101,6 +101,17 @@ fn h34_all_bad_values_are_reported_together() {
 }
 
 #[test]
+fn h34_a_text_of_the_api_that_is_used_in_another_form_is_warned_of() {
+    const NAME: &str = "NEURON_RT_ASYNC_EXEC_MAX_INFLIGHT_REQUESTS";
+    let mut builder = Settings::builder();
+    builder.set(NAME, "70").expect("it is accepted");
+    let settings = builder.from_lookup(|_| None).expect("good");
+    assert_eq!(*settings.async_exec_max_inflight(), 63);
+    let warning = format!("{NAME}=70 (API) is too large; 63 is used");
+    assert_eq!(settings.warnings(), [warning]);
+}
+
+#[test]
 fn h34_a_signal_that_cannot_ask_for_a_report_is_refused() {
     let name = "NEURON_RT_PROXY_REPORT_SIGNAL";
     for good in ["0", "1", "10", "15", "64"] {

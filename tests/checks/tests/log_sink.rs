@@ -205,6 +205,32 @@ fn every_message_of_each_level_and_thread_reaches_the_sink_and_none_goes_elsewhe
     });
 }
 
+#[test]
+fn h07_a_level_of_the_environment_counts_until_the_api_sets_one() {
+    const NAME: &str = "h07_a_level_of_the_environment_counts_until_the_api_sets_one";
+    in_silence(NAME, || {
+        log::set_sink(note);
+        let environment = |level: &str| {
+            let lookup = |name: &str| (name == "NEURON_RT_LOG_LEVEL").then(|| level.into());
+            Settings::from_lookup(lookup).expect("good").apply();
+        };
+        environment("INFO");
+        log::info(format_args!("one"));
+        environment("ERROR");
+        log::warn(format_args!("not this"));
+        log::set_level(Level::Warn);
+        environment("INFO");
+        log::info(format_args!("nor this"));
+        log::warn(format_args!("two"));
+        let api = Settings::builder().log_level(Level::Info);
+        api.from_lookup(|_| None).expect("good").apply();
+        environment("ERROR");
+        log::info(format_args!("three"));
+        let heard: Vec<String> = said().iter().map(|said| said.text.clone()).collect();
+        assert_eq!(heard, ["one", "two", "three"]);
+    });
+}
+
 fn faint(level: Level, text: &str) {
     note(level, text);
     panic!("the sink has had enough");

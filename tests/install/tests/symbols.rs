@@ -40,6 +40,17 @@ fn versioned(map: &str, version: &str) -> BTreeSet<String> {
 }
 
 #[test]
+fn the_installed_library_stays_mapped_after_a_dlclose() {
+    let Some(prefix) = given("PROXY_PREFIX") else {
+        return;
+    };
+    let mut readelf = Command::new("readelf");
+    let library = prefix.join("lib/libenc_proxy.so");
+    let dynamic = succeed(readelf.args(["-d", "-W"]).arg(library));
+    assert!(dynamic.contains("NODELETE"), "{dynamic}");
+}
+
+#[test]
 fn the_installed_libraries_export_what_is_listed_and_nothing_else() {
     let Some(prefix) = given("PROXY_PREFIX") else {
         return;

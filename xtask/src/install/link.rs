@@ -78,7 +78,8 @@ fn link_shared(root: &Path, archive: &Path, shared: &Path) -> Result<(), String>
     // Nothing in the library is referred to yet: each name that is asked for brings in what it needs, and nothing else is kept.
     command.args(names.iter().map(|name| format!("-Wl,-u,{name}")));
     command
-        .args(["-Wl,--gc-sections", "-Wl,-z,relro,-z,now"])
+        // Not unloaded by a dlclose: the watchdog's thread notices up to a second later that there is nothing left to watch.
+        .args(["-Wl,--gc-sections", "-Wl,-z,relro,-z,now,-z,nodelete"])
         .arg(archive)
         .args(SYSTEM);
     child::run(&mut command)?;
