@@ -20,7 +20,7 @@ use crate::nccom::ProxyComm;
 use crate::sys::clock;
 use crate::trace::Lane;
 
-pub(crate) use table::ContextTable;
+pub(crate) use table::{ContextTable, Listed};
 
 /// The three FIFO arrays of one stream of one basic block. They are lent to the library from start to stop.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -278,7 +278,7 @@ impl ContextBuilder {
             note: note::Note::default(),
             times_appends: false,
             blocks: self.blocks,
-            barrier: self.barrier,
+            barrier: self.barrier.map(Arc::from),
         };
         Ok((spec, data))
     }
@@ -353,7 +353,8 @@ pub(crate) struct ContextData {
     /// Sense of the start words, and who arms them.
     pub(crate) gate: (Polarity, Arming),
     pub(crate) blocks: Vec<(u32, Vec<Fifo>)>,
-    pub(crate) barrier: Option<Box<dyn HostBarrier>>,
+    /// Shared with a report while it asks who is there, so that the context and its communicator are not.
+    pub(crate) barrier: Option<Arc<dyn HostBarrier>>,
     network_words: Words,
     barrier_words: Words,
     /// How far the library is with it.

@@ -90,24 +90,24 @@ impl Shared {
         task: TaskView,
         waited: Option<Duration>,
     ) -> Option<Vec<Unfired>> {
-        let Some(data) = self.contexts.try_get(task.context)? else {
-            return Some(Vec::new());
-        };
-        let streams = (0..)
-            .map(Stream)
-            .map_while(|stream| Some((stream, data.word(task.kind, stream)?)));
-        let unfired = streams
-            .map(|(stream, word)| (stream, word.address(), word.load()))
-            .filter(|(.., word)| !is_fired(&data, *word))
-            .map(|(stream, address, word)| Unfired {
-                task,
-                rank: data.rank,
-                stream,
-                address,
-                word,
-                waited,
-            });
-        Some(unfired.collect())
+        let words = self.contexts.try_read(task.context, |data| {
+            let streams = (0..)
+                .map(Stream)
+                .map_while(|stream| Some((stream, data.word(task.kind, stream)?)));
+            let unfired = streams
+                .map(|(stream, word)| (stream, word.address(), word.load()))
+                .filter(|(.., word)| !is_fired(data, *word))
+                .map(|(stream, address, word)| Unfired {
+                    task,
+                    rank: data.rank,
+                    stream,
+                    address,
+                    word,
+                    waited,
+                });
+            unfired.collect()
+        });
+        Some(words?.unwrap_or_default())
     }
 
     /// When the task came into its state, as nanoseconds of the monotonic clock; `None` if the black box no longer has it.

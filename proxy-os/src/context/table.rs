@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-use proxy_core::{ContextError, ContextId, Spec};
+use proxy_core::{ContextError, ContextId, Rank, Spec};
 
 use super::ContextData;
 use super::note::Entered;
@@ -20,6 +20,15 @@ pub(crate) struct Place {
     data: Arc<ContextData>,
     /// Its owner is gone; the worker retires it once none of its tasks is unfinished.
     dropped: bool,
+}
+
+/// What a report keeps of a context. No reference to it: its owner may free what it stands on once it is retired.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Listed {
+    pub(crate) id: ContextId,
+    pub(crate) rank: Rank,
+    /// The library call that the worker is inside of for it.
+    pub(crate) entered: Option<Entered>,
 }
 
 impl ContextTable {
@@ -80,17 +89,26 @@ impl ContextTable {
     }
 
     pub(crate) fn get(&self, id: ContextId) -> Option<Arc<ContextData>> {
-        data(&self.lock(), id)
+        find(&self.lock(), id).map(Arc::clone)
     }
 
-    /// As [`Self::get`], but `None` if somebody holds the table.
-    pub(crate) fn try_get(&self, id: ContextId) -> Option<Option<Arc<ContextData>>> {
-        let places = match self.0.try_lock() {
-            Ok(places) => places,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return None,
-        };
-        Some(data(&places, id))
+    /// What `read` makes of a context, if it is there still; `None` if somebody holds the table. Within the lock, which a retire takes before it
+    /// returns: after that the start words may be gone.
+    pub(crate) fn try_read<R>(
+        &self,
+        id: ContextId,
+        read: impl FnOnce(&ContextData) -> R,
+    ) -> Option<Option<R>> {
+        Some(find(&self.try_lock()?, id).map(|data| read(data)))
+    }
+
+    /// As [`Self::try_read`], but `None` only if the table is locked for longer than a report waits.
+    pub(crate) fn read<R>(
+        &self,
+        id: ContextId,
+        read: impl FnOnce(&ContextData) -> R,
+    ) -> Option<Option<R>> {
+        Some(find(&diagnosis::lock(&self.0)?, id).map(|data| read(data)))
     }
 
     /// The library call that the worker is inside of, and whose it is.
@@ -100,21 +118,26 @@ impl ContextTable {
 
     /// As [`Self::entered`], but an error if somebody holds the table.
     pub(crate) fn try_entered(&self) -> Result<Option<(ContextId, Entered)>, Held> {
-        match self.0.try_lock() {
-            Ok(places) => Ok(entered(&places)),
-            Err(TryLockError::Poisoned(poisoned)) => Ok(entered(&poisoned.into_inner())),
-            Err(TryLockError::WouldBlock) => Err(Held),
-        }
+        self.try_lock().map(|places| entered(&places)).ok_or(Held)
     }
 
     /// All contexts, for a report; `None` if the table is locked for longer than a report waits.
-    pub(crate) fn try_all(&self) -> Option<Vec<(ContextId, Arc<ContextData>)>> {
+    pub(crate) fn try_all(&self) -> Option<Vec<Listed>> {
         let places = diagnosis::lock(&self.0)?;
-        let all = places.iter().flatten();
-        Some(
-            all.map(|place| (place.id, Arc::clone(&place.data)))
-                .collect(),
-        )
+        let listed = |place: &Place| Listed {
+            id: place.id,
+            rank: place.data.rank,
+            entered: place.data.note.entered(),
+        };
+        Some(places.iter().flatten().map(listed).collect())
+    }
+
+    fn try_lock(&self) -> Option<MutexGuard<'_, Vec<Option<Place>>>> {
+        match self.0.try_lock() {
+            Ok(places) => Some(places),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     /// For the length of an access.
@@ -129,9 +152,9 @@ fn entered(places: &[Option<Place>]) -> Option<(ContextId, Entered)> {
     places.find_map(|place| Some((place.id, place.data.note.entered()?)))
 }
 
-fn data(places: &[Option<Place>], id: ContextId) -> Option<Arc<ContextData>> {
+fn find(places: &[Option<Place>], id: ContextId) -> Option<&Arc<ContextData>> {
     let place = places.get(index(id))?.as_ref()?;
-    (place.id == id).then(|| Arc::clone(&place.data))
+    (place.id == id).then_some(&place.data)
 }
 
 fn index(id: ContextId) -> usize {

@@ -2,29 +2,23 @@
 
 use std::fs;
 use std::io;
-use std::sync::Arc;
 use std::time::Duration;
 
-use proxy_core::phone::barrier::RankSet;
 use proxy_core::recorder::Record;
-use proxy_core::{Accounts, ContextId, Gid, RunState, Shut, Status, Stream, TaskView};
+use proxy_core::{Accounts, Gid, RunState, Shut, Status, TaskView};
 
 use super::known::{self, Known};
 use super::moments::{Moments, Since};
 use super::record::{
-    BarrierWait, Block, Call, Change, ContextProgress, ErrorCount, Group, Report, SCHEMA,
-    StartWord, Task, Worker, is_readable,
+    Call, Change, ContextProgress, ErrorCount, Group, Report, SCHEMA, Task, Worker, is_readable,
 };
+use super::task::task;
 use super::{buses, environment, latencies, ranges, verdict};
-use crate::context::ContextData;
+use crate::context::Listed;
 use crate::queue::{Shared, TASKS};
 use crate::registry::Group as Share;
 use crate::sys::{affinity, clock};
-use crate::waiting;
 use crate::watch::InCall;
-
-/// A context as the table has it.
-type Entry = (ContextId, Arc<ContextData>);
 
 /// A wait that lasts longer counts as a stall, where nobody says otherwise.
 const STALL_THRESHOLD: Duration = Duration::from_secs(1);
@@ -84,7 +78,7 @@ impl Report {
     }
 
     /// Fills in the verdict, and marks the groups that have a stall.
-    fn judge(&mut self) {
+    pub(super) fn judge(&mut self) {
         verdict::judge(self);
         let stalled: Vec<Option<u32>> = verdict::stalls_of(self)
             .into_iter()
@@ -128,25 +122,26 @@ fn group(known: &Known, partial: &mut Vec<String>) -> Option<Group> {
     let now = clock::monotonic_ns();
     let views: Vec<TaskView> = shared.core.tasks().collect();
     let contexts = shared.contexts.try_all();
-    if contexts.is_none() {
-        partial.push(format!("the contexts of {}", shared.gid));
-    }
+    let listed = contexts.is_some();
     let is_queued = |view: &&TaskView| view.state == RunState::Init;
     let queued = u32::try_from(views.iter().filter(is_queued).count()).unwrap_or(u32::MAX);
-    let entered = contexts.as_deref().unwrap_or_default();
-    let worker = worker(&shared, known, entered, queued, partial);
-    let progress = progress(&shared, entered, &views);
+    let contexts = contexts.unwrap_or_default();
+    let worker = worker(&shared, known, &contexts, queued, partial);
+    let progress = progress(&shared, &contexts, &views);
     let (moments, asked) = Moments::read(&shared, &views, worker.activity == "asleep");
     if !asked {
         partial.push(format!("the watchdog's times of {}", shared.gid));
     }
     let ticks = worker.ticks;
     let described = |view: &TaskView| {
-        let mut task = task(&shared, view, contexts.as_deref(), moments.since(view), now);
+        let mut task = task(&shared, view, listed, moments.since(view), now);
         age(&mut task, view, &moments, (now, ticks));
         task
     };
     let mut tasks: Vec<Task> = views.iter().map(described).collect();
+    if !listed || tasks.iter().any(|task| task.unread) {
+        partial.push(format!("the contexts of {}", shared.gid));
+    }
     tasks.sort_by_key(|task| (task.rank, task.sequence));
     let counters = shared.watch.counters();
     let mut changes = moments.records.iter().rev();
@@ -172,14 +167,15 @@ fn group(known: &Known, partial: &mut Vec<String>) -> Option<Group> {
 }
 
 /// How far the contexts have come. `views` were read before.
-fn progress(shared: &Shared, contexts: &[Entry], views: &[TaskView]) -> Vec<ContextProgress> {
+fn progress(shared: &Shared, contexts: &[Listed], views: &[TaskView]) -> Vec<ContextProgress> {
     let mut all: Vec<ContextProgress> = (contexts.iter())
-        .filter_map(|(id, data)| {
+        .filter_map(|context| {
             let Accounts {
                 appends,
                 unfinished,
-            } = shared.core.accounts(*id)?;
-            let open = |view: &&TaskView| view.context == *id && view.state != RunState::Done;
+            } = shared.core.accounts(context.id)?;
+            let open =
+                |view: &&TaskView| view.context == context.id && view.state != RunState::Done;
             let first = (views.iter().filter(open).map(|view| view.sequence)).min();
             // What has come since the tasks were read is the newest.
             let first = first.unwrap_or(appends).min(match unfinished {
@@ -188,8 +184,8 @@ fn progress(shared: &Shared, contexts: &[Entry], views: &[TaskView]) -> Vec<Cont
             });
             let before = |sequence: usize| Some(sequence.checked_sub(1)? as u64);
             Some(ContextProgress {
-                context: id.to_string(),
-                rank: data.rank.0,
+                context: context.id.to_string(),
+                rank: context.rank.0,
                 last_enqueued: before(appends),
                 last_completed: before(first),
             })
@@ -242,13 +238,13 @@ fn health(shared: &Shared, tid: u32) -> &'static str {
 fn worker(
     shared: &Shared,
     known: &Known,
-    contexts: &[Entry],
+    contexts: &[Listed],
     queued: u32,
     partial: &mut Vec<String>,
 ) -> Worker {
     let counters = shared.watch.counters();
     let mut entered = contexts.iter();
-    let entered = entered.find_map(|(id, data)| Some((*id, data.note.entered()?)));
+    let entered = entered.find_map(|context| Some((context.id, context.entered?)));
     let call = shared.watch.try_sight(entered).unwrap_or_else(|_| {
         partial.push(format!("the library call of {}", shared.gid));
         None
@@ -329,104 +325,6 @@ fn sleeps(shared: &Shared, queued: u32) -> bool {
     sleep == asleep()
 }
 
-/// One task; `contexts` are `None` if they could not be read.
-fn task(
-    shared: &Shared,
-    view: &TaskView,
-    contexts: Option<&[Entry]>,
-    since: Since,
-    now: u64,
-) -> Task {
-    let waits = view.state == RunState::WaitingDeviceTrigger;
-    let runs = matches!(view.state, RunState::Progressing | RunState::Idle);
-    let network = view.kind == proxy_core::TaskKind::Network;
-    let mut entries = contexts.unwrap_or_default().iter();
-    let data = entries.find(|(id, _)| *id == view.context);
-    let data = data.map(|(_, data)| &**data);
-    let seconds = |since: u64| now.saturating_sub(since) as f64 / 1e9;
-    let (last, least_age) = match since {
-        Since::At(last) => (Some(last), 0.0),
-        Since::Before(time) => (None, seconds(time)),
-        Since::Unknown => (None, 0.0),
-    };
-    let age = last.map(|last| seconds(last.time));
-    let (unfired, fired) = (data.filter(|_| waits))
-        .map(|data| words(view, data, (age, least_age)))
-        .unwrap_or_default();
-    Task {
-        rank: shared.core.rank_of(view.ticket).unwrap_or_default().0,
-        kind: view.kind.to_string(),
-        exec: view.exec.0,
-        sequence: view.sequence as u64,
-        context: view.context.to_string(),
-        state: view.state.to_string(),
-        age,
-        least_age,
-        status: last
-            .filter(|_| view.state == RunState::Done)
-            .map(|last| last.change.status.0),
-        block: data.filter(|_| runs && network).and_then(block),
-        unfired,
-        fired,
-        barrier: data.filter(|_| runs && !network).and_then(barrier),
-        unread: contexts.is_none(),
-        ..Task::default()
-    }
-}
-
-fn block(data: &ContextData) -> Option<Block> {
-    let (place, calls, last_return) = data.note.read();
-    let (id, _) = data.blocks.get(usize::from(place))?;
-    Some(Block {
-        id: *id,
-        place: u32::from(place) + 1,
-        of: u32::try_from(data.blocks.len()).unwrap_or(u32::MAX),
-        calls,
-        last_return,
-    })
-}
-
-/// The start words of a task that has waited for so long, or so long at least: those that have not fired, and those that have.
-fn words(
-    view: &TaskView,
-    data: &ContextData,
-    (age, least_age): (Option<f64>, f64),
-) -> (Vec<StartWord>, Vec<StartWord>) {
-    let words = (0..)
-        .map(Stream)
-        .map_while(|stream| Some((stream, data.word(view.kind, stream)?)));
-    let (mut unfired, mut fired) = (Vec::new(), Vec::new());
-    for (stream, word) in words {
-        let value = word.load();
-        let is_fired = waiting::is_fired(data, value);
-        let waited = (!is_fired).then_some((age, least_age));
-        // The device tells no time.
-        let (age, least_age) = waited.unwrap_or_default();
-        let words = if is_fired { &mut fired } else { &mut unfired };
-        words.push(StartWord {
-            stream: stream.0.into(),
-            address: word.address() as u64,
-            word: value,
-            age,
-            least_age,
-        });
-    }
-    (unfired, fired)
-}
-
-fn barrier(data: &ContextData) -> Option<BarrierWait> {
-    let seen = data.barrier.as_ref()?.attendance()?;
-    let told = |ranks: RankSet| ranges::ranges(ranks.iter().map(u32::from));
-    Some(BarrierWait {
-        slot: seen.slot.into(),
-        generation: seen.generation,
-        arrived: told(seen.arrived),
-        missing: told(seen.missing),
-        dead: told(seen.dead),
-        machine: seen.machine.map(u32::from),
-    })
-}
-
 fn change(record: &Record) -> Change {
     let change = &record.change;
     Change {
@@ -437,56 +335,5 @@ fn change(record: &Record) -> Change {
         from: change.from.to_string(),
         to: change.to.to_string(),
         status: change.status.0,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use proxy_core::{ExecId, TaskKind, Ticket};
-
-    use super::super::record::StallKind;
-    use super::*;
-    use crate::{ProxyQueue, Settings};
-
-    #[test]
-    fn h48_a_device_wait_whose_words_are_locked_is_a_stall_without_them() {
-        let queue = ProxyQueue::without_worker(Gid(4601), &Settings::default()).unwrap();
-        let view = TaskView {
-            ticket: Ticket::from_parts(0, 1),
-            context: ContextId::from_parts(0, 1),
-            exec: ExecId(812),
-            kind: TaskKind::Network,
-            sequence: 0,
-            state: RunState::WaitingDeviceTrigger,
-            appended: 0,
-        };
-        let judged = |contexts: Option<&[Entry]>| {
-            let waiting = task(
-                queue.shared(),
-                &view,
-                contexts,
-                Since::Before(0),
-                2_000_000_000,
-            );
-            let mut report = Report {
-                stall_threshold: 2.0,
-                groups: vec![Group {
-                    health: "running".to_owned(),
-                    tasks: vec![waiting],
-                    ..Group::default()
-                }],
-                ..Report::default()
-            };
-            report.groups[0].worker.capacity = 128;
-            report.judge();
-            (
-                report.stall.map(|stall| stall.kind),
-                report.groups.remove(0).health,
-            )
-        };
-        let stalled = (Some(StallKind::DeviceNeverFired), "stalled".to_owned());
-        assert_eq!(judged(None), stalled);
-        let read = judged(Some(&[]));
-        assert_eq!(read, (None, "running".to_owned()), "it has no words");
     }
 }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`record`] | what a report says: plain data, a versioned schema |
 //! | `collect`, `buses`, `environment`, `known` | reading it from the live process, without waiting for anybody |
+//! | `task` | one task, and what its context says of it |
 //! | `moments` | since when each task is in its state |
 //! | `verdict` | from the facts to one sentence |
 //! | `text`, `merge` | for people; many ranks' reports in one sentence |
@@ -22,6 +23,7 @@ mod prometheus;
 mod ranges;
 pub mod record;
 mod serve;
+mod task;
 mod text;
 mod verdict;
 
