@@ -1582,7 +1582,7 @@ NRT_STATUS enc_proxy_report_merge(const char *const *reports,
  * - `service`: receives the handle; give it back by `enc_proxy_report_service_stop`.
  *
  * Errors: `ENC_PROXY_BUSY` (the process has one, perhaps by its environment), `NRT_INVALID` (also: the signal cannot be caught), `NRT_RESOURCE`. Nothing
- * is left of one that did not start. Threads: any.
+ * is left of one that did not start. Threads: any. Waits for one that is being stopped, up to 2 seconds.
  *
  * The caller promises:
  * `config` is readable for the size that it says and its `directory` up to its end, `service` writable.

@@ -240,6 +240,7 @@ const fn barrier(error: &BarrierError) -> NRT_STATUS {
 
 const fn serve(error: &ServeError) -> NRT_STATUS {
     match error {
+        ServeError::Forked => status::ENC_PROXY_FORKED,
         ServeError::Running => status::ENC_PROXY_BUSY,
         ServeError::Signal(..) => status::NRT_INVALID,
         ServeError::Thread(_) => status::NRT_RESOURCE,

@@ -47,7 +47,7 @@ fn join_hub(answer: &[u8], fds: &[BorrowedFd<'_>]) -> (JoinError, Vec<u8>) {
                 .unwrap_err()
         });
         poll(&[(hub.as_fd(), For::Input)], Some(AMPLE)).unwrap();
-        let connection = hub.accept().unwrap();
+        let connection = hub.accept().unwrap().unwrap();
         Hello::decode(&receive(&connection)).unwrap();
         connection.send(answer, fds).unwrap();
         (rank.join().unwrap(), receive(&connection))

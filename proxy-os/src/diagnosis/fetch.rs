@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use super::Report;
-use super::serve::{PREFIX, name};
+use super::door::{PREFIX, name};
 use crate::sys::pidfd;
 use crate::sys::poll::{For, poll};
 use crate::sys::socket::{Socket, own_user};
@@ -85,12 +85,8 @@ fn connect(pid: u32) -> io::Result<Socket> {
 /// # Errors
 /// See [`FetchError`].
 pub fn fetch(pid: u32) -> Result<Report, FetchError> {
-    let asked = ask(pid)?;
-    match answered(&[&asked], PATIENCE) {
-        Ok(news) if news == [true] => receive(pid, &asked),
-        Ok(_) => Err(FetchError::Silent(pid)),
-        Err(error) => Err(FetchError::Io(pid, error)),
-    }
+    let answer = fetch_all(&[pid]).pop();
+    answer.unwrap_or(Err(FetchError::Silent(pid)))
 }
 
 /// The reports of several processes, in their order. All are asked before any is waited for, so that silent ones take two seconds together
@@ -107,6 +103,10 @@ pub fn fetch_all(pids: &[u32]) -> Vec<Result<Report, FetchError>> {
                 Some((at, socket.as_ref().ok().filter(|_| report.is_none())?))
             })
             .collect();
+        // Nobody is left to wait for.
+        if open.is_empty() {
+            break;
+        }
         let sockets: Vec<&Socket> = open.iter().map(|(_, socket)| *socket).collect();
         let left = PATIENCE.saturating_sub(since.elapsed());
         // Out of memory, say: then none has answered.
@@ -114,7 +114,7 @@ pub fn fetch_all(pids: &[u32]) -> Vec<Result<Report, FetchError>> {
         for ((at, socket), _) in open.iter().zip(&news).filter(|(_, news)| **news) {
             reports[*at] = Some(receive(pids[*at], socket));
         }
-        if sockets.is_empty() || (left.is_zero() && !news.contains(&true)) {
+        if left.is_zero() && !news.contains(&true) {
             break;
         }
     }

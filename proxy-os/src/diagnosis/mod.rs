@@ -9,10 +9,11 @@
 //! | `verdict` | from the facts to one sentence |
 //! | `text`, `merge` | for people; many ranks' reports in one sentence |
 //! | `latencies`, `prometheus` | for monitoring |
-//! | `serve`, `fetch` | on request: signal, tool, interval, and when something went wrong |
+//! | `serve`, `door`, `fetch` | on request: signal, tool, interval, and when something went wrong |
 
 mod buses;
 mod collect;
+mod door;
 mod environment;
 mod fetch;
 mod known;

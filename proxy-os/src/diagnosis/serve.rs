@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::mem;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -15,24 +15,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use super::door::Door;
 use super::record::{Process, Report};
 use crate::config::Settings;
 use crate::log::{self, Level};
 use crate::sys::eventfd::EventFd;
-use crate::sys::memfd;
+use crate::sys::fork;
 use crate::sys::mute;
-use crate::sys::pidfd;
 use crate::sys::poll::{For, poll};
 use crate::sys::signal::Hooked;
-use crate::sys::socket::{Socket, own_user};
 use crate::sys::thread::{self, Thread, ThreadName};
 
 /// Reports that events leave behind, per process; what goes wrong again and again must not fill a disk.
 const LEFT_BEHIND: u32 = 100;
 /// Reasons that wait to be written.
 const WAITING: usize = 16;
-/// How long a tool may take to ask, once it has connected.
-const PATIENCE: Duration = Duration::from_millis(200);
 /// How long the end of the service is waited for.
 const END: Duration = Duration::from_secs(2);
 
@@ -86,6 +83,8 @@ pub enum ServeError {
     Signal(i32, io::Error),
     /// The thread could not be started.
     Thread(io::Error),
+    /// This process was forked from one that uses the driver.
+    Forked,
 }
 
 impl fmt::Display for ServeError {
@@ -99,6 +98,7 @@ impl fmt::Display for ServeError {
                 )
             }
             Self::Thread(error) => write!(f, "the report thread could not be started: {error}"),
+            Self::Forked => f.write_str(proxy_core::FORKED),
         }
     }
 }
@@ -133,7 +133,7 @@ impl Shared {
 #[derive(Debug)]
 pub struct Service {
     shared: Arc<Shared>,
-    _hooked: Option<Hooked>,
+    hooked: Option<Hooked>,
     thread: Thread,
 }
 
@@ -200,6 +200,14 @@ fn tell_unmet(asked: &Options) {
     ));
 }
 
+/// Held over the whole beginning and the whole end of a service: until one has given its signal and its name back, the next one would take the
+/// handler of the first for the program's, and lose its own as the first ends.
+static TURN: Mutex<()> = Mutex::new(());
+
+fn turn() -> MutexGuard<'static, ()> {
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Held for moments only, never while the service begins or ends.
 static RUNNING: Mutex<Option<Arc<Shared>>> = Mutex::new(None);
 
@@ -207,21 +215,20 @@ fn running() -> MutexGuard<'static, Option<Arc<Shared>>> {
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How the names of report sockets begin.
-pub(super) const PREFIX: &str = "proxy-report/";
-
-/// Name of the report socket of a process. With the namespace that its number is of: containers may share the network's namespace, in
-/// which the name is, and not that of process ids.
-pub(super) fn name(namespace: u64, pid: u32) -> String {
-    format!("{PREFIX}{namespace}/{pid}")
-}
-
 impl Service {
-    /// Starts the service. Any thread; one per process.
+    /// Starts the service. Any thread; one per process. Waits for one that is ending, up to two seconds.
     ///
     /// # Errors
     /// See [`ServeError`].
     pub fn start(options: Options) -> Result<Self, ServeError> {
+        fork::settle();
+        if fork::is_child() {
+            return Err(ServeError::Forked);
+        }
+        let _turn = turn();
+        if running().is_some() {
+            return Err(ServeError::Running);
+        }
         let shared = Arc::new(Shared {
             bell: EventFd::new().map_err(ServeError::Thread)?,
             end: AtomicBool::new(false),
@@ -229,12 +236,7 @@ impl Service {
             options,
             unmet: Mutex::default(),
         });
-        let mut place = running();
-        if place.is_some() {
-            return Err(ServeError::Running);
-        }
-        *place = Some(Arc::clone(&shared));
-        drop(place);
+        *running() = Some(Arc::clone(&shared));
         let begun = Self::begin(shared);
         if begun.is_err() {
             *running() = None;
@@ -247,10 +249,10 @@ impl Service {
         let signal = options.signal;
         let hook = |signal| Hooked::new(signal).map_err(|error| ServeError::Signal(signal, error));
         let hooked = signal.map(hook).transpose()?;
-        let listener = options.socket.then(listen).flatten();
+        let door = options.socket.then(Door::open).flatten();
         let mut serving = Serving {
             shared: Arc::clone(&shared),
-            listener,
+            door,
             options,
             left: LEFT_BEHIND,
         };
@@ -259,7 +261,7 @@ impl Service {
         let thread = thread.map_err(ServeError::Thread)?;
         Ok(Self {
             shared,
-            _hooked: hooked,
+            hooked,
             thread,
         })
     }
@@ -267,6 +269,11 @@ impl Service {
 
 impl Drop for Service {
     fn drop(&mut self) {
+        // A forked child has not the thread, shares the bell with its parent, and perhaps a lock is held by a thread that it has not either.
+        if fork::is_child() {
+            return;
+        }
+        let _turn = turn();
         // First of all: whatever was asked for until here is written, and nothing is asked for any more.
         *running() = None;
         // Release pairs with the acquire in `run`.
@@ -277,6 +284,8 @@ impl Drop for Service {
                 "the report thread has not ended within {END:?}"
             ));
         }
+        // Within the turn.
+        self.hooked = None;
     }
 }
 
@@ -297,26 +306,10 @@ pub(crate) fn leave_behind(reason: fmt::Arguments<'_>) {
     shared.bell.ring();
 }
 
-fn listen() -> Option<Socket> {
-    let name = name(pidfd::namespace(), std::process::id());
-    let listening = || {
-        let socket = Socket::bind(name.as_bytes())?;
-        socket.listen()?;
-        Ok(socket)
-    };
-    listening()
-        .inspect_err(|error: &io::Error| {
-            log::warn(format_args!(
-                "tools get no reports: the socket {name} cannot be had: {error}"
-            ));
-        })
-        .ok()
-}
-
 /// The thread's side.
 struct Serving {
     shared: Arc<Shared>,
-    listener: Option<Socket>,
+    door: Option<Door>,
     options: Options,
     left: u32,
 }
@@ -351,14 +344,12 @@ impl Serving {
     /// Sleeps until there is something to do, and does it.
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         let signal_bell = self.options.signal.and_then(|_| Hooked::bell());
+        let pause = self.door.as_ref().and_then(Door::pause);
+        let door = self.door.as_ref().filter(|_| pause.is_none());
         let mut fds = vec![(self.shared.bell.fd(), For::Input)];
-        fds.extend(
-            self.listener
-                .iter()
-                .map(|listener| (listener.as_fd(), For::Input)),
-        );
+        fds.extend(door.map(|door| (door.as_fd(), For::Input)));
         fds.extend(signal_bell.map(|bell| (bell.fd(), For::Input)));
-        poll(&fds, timeout)?;
+        poll(&fds, timeout.into_iter().chain(pause).min())?;
         drop(fds);
         if self.shared.bell.wait(Some(Duration::ZERO))? {
             self.write_reasons();
@@ -369,13 +360,8 @@ impl Serving {
             let signal = self.options.signal.unwrap_or_default();
             self.write(&format!("signal {signal}"));
         }
-        if let Some(client) = self
-            .listener
-            .as_ref()
-            .and_then(|listener| listener.accept().ok())
-            && let Err(error) = answer(&client)
-        {
-            log::info(format_args!("a tool got no report: {error}"));
+        if let Some(door) = self.door.as_mut().filter(|_| pause.is_none()) {
+            door.let_in();
         }
         Ok(())
     }
@@ -444,26 +430,4 @@ impl Serving {
             ));
         }
     }
-}
-
-/// Answers one tool: a record `report` is answered by a record with the report as a descriptor.
-fn answer(client: &Socket) -> io::Result<()> {
-    let peer = client.peer()?;
-    if peer.uid != own_user() {
-        return Err(io::Error::other(format!(
-            "it is user {}'s; accepted: the same user",
-            peer.uid
-        )));
-    }
-    poll(&[(client.as_fd(), For::Input)], Some(PATIENCE))?;
-    let mut request = [0_u8; 16];
-    let record = client.receive(&mut request)?;
-    if request.get(..record.bytes) != Some(b"report".as_slice()) {
-        return Err(io::Error::other("its request is unknown; accepted: report"));
-    }
-    let json = Report::collect("a tool asked").to_json()?;
-    let mut file = memfd::create().or_else(|_| memfd::unnamed_file())?;
-    // Memory without a name has the limit of files, too.
-    mute::while_writing(|| file.write_all(json.as_bytes()))?;
-    client.send(b"report", &[file.as_fd()])
 }

@@ -29,6 +29,8 @@ pub enum Call {
     PeerPidfd,
     /// Taking a process by its number as a descriptor.
     PidfdOpen,
+    /// Accepting a connection.
+    Accept,
     /// Receiving a record and its descriptors.
     Receive,
     /// Sleeping on a word.
@@ -43,7 +45,7 @@ pub enum Call {
     MapMemory,
 }
 
-const CALLS: usize = 15;
+const CALLS: usize = 16;
 
 #[derive(Debug, Clone, Copy)]
 struct Fault {

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use super::check;
 use super::eventfd::EventFd;
+use super::fork;
 
 /// Kills this process with `SIGKILL`. Only for tests of what its peers do then.
 pub(crate) fn kill_self() -> ! {
@@ -93,8 +94,9 @@ fn former(signal: libc::c_int) -> Option<&'static Former> {
 
 /// Rings the bell and calls the former handler. Async-signal-safe: atomic loads and one `write`.
 extern "C" fn ring(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    // Relaxed: see `RINGS`.
+    // Relaxed: see `RINGS`. A forked child has the handler, too, but the bell is its parent's.
     if RINGS.load(Ordering::Relaxed) == signal
+        && !fork::is_child()
         && let Some(bell) = BELL.get()
     {
         bell.ring();
@@ -119,6 +121,10 @@ impl std::fmt::Debug for SavedAction {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:#x}", self.0.sa_sigaction)
     }
+}
+
+fn is_ours(action: &libc::sigaction) -> bool {
+    action.sa_sigaction == ring as WithInfo as usize
 }
 
 /// What a signal does now.
@@ -166,7 +172,10 @@ impl Hooked {
 
     fn hook(signal: libc::c_int, before: libc::sigaction) -> io::Result<Self> {
         let former = former(signal).ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?;
-        former.set(&before);
+        // Ours, where somebody has put it back who had it from an earlier service: it goes on calling what it has called, and not itself.
+        if !is_ours(&before) {
+            former.set(&before);
+        }
         // SAFETY: all zeros is a valid action.
         let mut ours: libc::sigaction = unsafe { mem::zeroed() };
         ours.sa_sigaction = ring as WithInfo as usize;
@@ -187,10 +196,13 @@ impl Hooked {
 
 impl Drop for Hooked {
     fn drop(&mut self) {
+        // In a forked child the handler rings no bell, and the lock may be held by a thread that it has not.
+        if fork::is_child() {
+            return;
+        }
         // Relaxed: see `RINGS`.
         RINGS.store(0, Ordering::Relaxed);
-        let ours = |action: &libc::sigaction| action.sa_sigaction == ring as WithInfo as usize;
-        if current(self.signal).is_ok_and(|action| ours(&action)) {
+        if current(self.signal).is_ok_and(|action| is_ours(&action)) {
             // SAFETY: the kernel itself gave this action.
             unsafe { libc::sigaction(self.signal, &raw const self.former.0, std::ptr::null_mut()) };
         } else {

@@ -88,18 +88,28 @@ impl Socket {
         Ok(socket)
     }
 
-    /// Accepts one connection.
+    /// Accepts one connection; `Ok(None)` = nobody is waiting.
     ///
     /// # Errors
-    /// `EAGAIN` when nobody is waiting; `EMFILE`, `ENFILE`, `ENOMEM` when there is no room, and then it goes on waiting.
-    pub(crate) fn accept(&self) -> io::Result<Self> {
+    /// `EMFILE`, `ENFILE`, `ENOMEM` when there is no room. It goes on waiting then, and is news to a poll at once: leave the socket out of polls
+    /// for a while.
+    pub(crate) fn accept(&self) -> io::Result<Option<Self>> {
+        fault::point(Call::Accept)?;
         let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-        // SAFETY: the address of the other side is not asked for.
-        let fd = check(unsafe {
-            libc::accept4(self.0.as_raw_fd(), ptr::null_mut(), ptr::null_mut(), flags)
-        })?;
-        // SAFETY: the descriptor was just created and nobody else owns it.
-        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+        loop {
+            // SAFETY: the address of the other side is not asked for.
+            let fd = check(unsafe {
+                libc::accept4(self.0.as_raw_fd(), ptr::null_mut(), ptr::null_mut(), flags)
+            });
+            match fd {
+                // SAFETY: the descriptor was just created and nobody else owns it.
+                Ok(fd) => return Ok(Some(Self(unsafe { OwnedFd::from_raw_fd(fd) }))),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                // It was gone before we came.
+                Err(error) if error.raw_os_error() == Some(libc::ECONNABORTED) => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// Sends a record with copies of some descriptors, all of it or nothing.
@@ -323,7 +333,8 @@ mod tests {
         let taken = Socket::bind(name.as_bytes()).unwrap_err();
         assert_eq!(taken.kind(), io::ErrorKind::AddrInUse);
         let near = Socket::connect(name.as_bytes()).unwrap();
-        let far = listener.accept().unwrap();
+        let far = listener.accept().unwrap().unwrap();
+        assert!(listener.accept().unwrap().is_none(), "nobody else");
         let file = memfd::create().unwrap();
         near.send(b"one", &[file.as_fd(), file.as_fd()]).unwrap();
         near.send(b"three", &[]).unwrap();

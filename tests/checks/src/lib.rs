@@ -7,4 +7,5 @@ pub mod os;
 pub mod pace;
 pub mod pin;
 pub mod script;
+pub mod service;
 pub mod stub;

@@ -76,9 +76,8 @@ pub fn cpu_time() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
 }
 
-/// A socket, and the address of a job's bus with its length.
-fn socket(job: &str) -> (OwnedFd, libc::sockaddr_un, libc::socklen_t) {
-    let name = format!("bananaphone/{job}");
+/// A socket, and the address with this name, which is in no file system, with its length.
+fn socket(name: &str) -> (OwnedFd, libc::sockaddr_un, libc::socklen_t) {
     // SAFETY: no pointers are passed.
     let fd = check(unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET, 0) });
     // SAFETY: just created, owned by nobody else.
@@ -94,19 +93,30 @@ fn socket(job: &str) -> (OwnedFd, libc::sockaddr_un, libc::socklen_t) {
     (socket, address, length)
 }
 
-/// Takes the name of a job's bus without listening at it.
-pub fn squatter(job: &str) -> OwnedFd {
-    let (socket, address, length) = socket(job);
+/// Takes a name without listening at it.
+pub fn take_name(name: &str) -> OwnedFd {
+    let (socket, address, length) = socket(name);
     // SAFETY: the address is valid for its length.
     check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) });
     socket
 }
 
-/// A connection to a job's bus by somebody who is no rank; `bytes` are sent first, if there are any.
-pub fn stranger(job: &str, bytes: &[u8]) -> OwnedFd {
-    let (socket, address, length) = socket(job);
+/// A connection to who listens at a name.
+pub fn connected(name: &str) -> OwnedFd {
+    let (socket, address, length) = socket(name);
     // SAFETY: the address is valid for its length.
     check(unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), length) });
+    socket
+}
+
+/// Takes the name of a job's bus without listening at it.
+pub fn squatter(job: &str) -> OwnedFd {
+    take_name(&format!("bananaphone/{job}"))
+}
+
+/// A connection to a job's bus by somebody who is no rank; `bytes` are sent first, if there are any.
+pub fn stranger(job: &str, bytes: &[u8]) -> OwnedFd {
+    let socket = connected(&format!("bananaphone/{job}"));
     if !bytes.is_empty() {
         // SAFETY: the buffer is valid for its length.
         let sent = unsafe {

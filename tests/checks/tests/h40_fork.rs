@@ -6,9 +6,12 @@ use std::time::{Duration, Instant};
 use proxy_checks::child;
 use proxy_checks::pace::at_most;
 use proxy_checks::script::{Script, sets};
+use proxy_checks::service::reports;
+use proxy_checks::stub::Scratch;
 use proxy_core::phone::barrier::RankSet;
 use proxy_core::{ContextError, EnqueueError, ExecId, Gid, PollError, Status, TaskKind};
 use proxy_os::bananaphone::{Bus, BusError, JoinError, Options};
+use proxy_os::diagnosis::{Options as Reports, ServeError, Service, fetch};
 use proxy_os::sys::thread;
 use proxy_os::{
     AbortError, AcquireError, BuildError, ConsumeError, Context, Group, Patience, ProxyQueue,
@@ -180,6 +183,44 @@ fn h40_a_forked_child_is_told_so_by_every_call() {
         let mut parent = std::mem::ManuallyDrop::into_inner(copy);
         parent.goes_on();
         assert!(parent.group.release(Release::Abort, PATIENCE).is_ok());
+    }
+}
+
+#[test]
+fn h40_a_child_drops_a_queue_that_serves_reports_and_asks_its_parent_for_none() {
+    if !in_own_process("h40_a_child_drops_a_queue_that_serves_reports_and_asks_its_parent_for_none")
+    {
+        return;
+    }
+    let signal = libc::SIGUSR1;
+    let scratch = Scratch::new();
+    let settings = Settings::builder()
+        .report(true)
+        .report_signal(signal.unsigned_abs())
+        .report_directory(Some(scratch.path(".")))
+        .from_lookup(|_| None)
+        .unwrap();
+    for raw in [false, true] {
+        let queue = ProxyQueue::start(Gid(43), &settings).unwrap();
+        let code = forked(raw, || {
+            let since = Instant::now();
+            let joins = thread::joins();
+            // SAFETY: no pointers.
+            let raised = unsafe { libc::raise(signal) };
+            // SAFETY: the child's copy of the value is moved once, and never used again.
+            drop(unsafe { std::ptr::read(&raw const queue) });
+            let found = [
+                raised == 0,
+                thread::joins() == joins,
+                since.elapsed() < at_most(Duration::from_millis(200)),
+                matches!(Service::start(Reports::default()), Err(ServeError::Forked)),
+            ];
+            first_wrong(&found)
+        });
+        assert_eq!(code, 0, "number of the first thing that is wrong");
+        // The service looks at the signal's bell before it answers.
+        assert_eq!(fetch(std::process::id()).unwrap().reason, "a tool asked");
+        assert_eq!(reports(&scratch).len(), 0, "of its child's signal");
     }
 }
 

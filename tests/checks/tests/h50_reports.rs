@@ -1,68 +1,23 @@
 //! H50: every failure leaves its report, also when the release follows at once; what finds no room is counted and told. Reports at intervals
 //! (feature F2) are one file and one line. What cannot be had, or is asked for in vain, is told once and costs nothing else.
-#![allow(
-    unsafe_code,
-    reason = "sockets and signals are C calls, and a start word is named by its address"
-)]
+#![allow(unsafe_code, reason = "signals are C calls")]
 
-use std::os::fd::{FromRawFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use proxy_checks::os;
 use proxy_checks::pace::until;
 use proxy_checks::script::{Script, sets};
+use proxy_checks::service::{self, beginning, own_namespace, reports, said, turn};
 use proxy_checks::stub::Scratch;
 use proxy_core::{ExecId, Gid, Status};
 use proxy_os::diagnosis::{Options, Report, Service, fetch, served};
-use proxy_os::log::{self, Level};
+use proxy_os::log::Level;
+use proxy_os::sys::thread;
 use proxy_os::{Context, Patience, ProxyQueue, Release, Settings};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const FAILS: &str = "progress * -> ret=7";
-
-/// A process has one service and one sink, so the tests take turns.
-static TURN: Mutex<()> = Mutex::new(());
-static SAID: Mutex<Vec<(Level, String)>> = Mutex::new(Vec::new());
-/// Keeps the thread that has written a report.
-static HELD: AtomicBool = AtomicBool::new(false);
-
-fn said() -> MutexGuard<'static, Vec<(Level, String)>> {
-    SAID.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn sink(level: Level, text: &str) {
-    said().push((level, text.to_owned()));
-    // Acquire pairs with the release of the test.
-    while text.starts_with("report: ") && HELD.load(Ordering::Acquire) {
-        std::thread::yield_now();
-    }
-}
-
-/// What was said so far that begins like this.
-fn beginning(start: &str) -> Vec<(Level, String)> {
-    let said = said();
-    let found = said.iter().filter(|(_, text)| text.starts_with(start));
-    found.cloned().collect()
-}
-
-fn turn() -> MutexGuard<'static, ()> {
-    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    log::set_level(Level::Info);
-    log::set_sink(sink);
-    said().clear();
-    turn
-}
-
-fn reports(scratch: &Scratch) -> Vec<Report> {
-    let files = std::fs::read_dir(scratch.path(".")).unwrap();
-    let paths = files.map(|file| file.unwrap().path());
-    let whole = paths.filter(|path: &PathBuf| path.extension().is_some_and(|end| end == "json"));
-    let read = |path| Report::from_json(&std::fs::read_to_string(path).unwrap()).unwrap();
-    whole.map(read).collect()
-}
 
 fn queue(gid: u32, settings: proxy_os::config::Builder) -> Arc<ProxyQueue> {
     let settings = settings.from_lookup(|_| None).unwrap();
@@ -106,7 +61,7 @@ fn held(gid: u32, scratch: &Scratch) -> (Arc<ProxyQueue>, Context, Script) {
     let script = Script::with(&[FAILS]);
     let builder = script.context(0).block(1, sets(1, 1));
     let context = queue.context(builder).unwrap();
-    HELD.store(true, Ordering::Release); // the sink's acquire
+    service::hold(true);
     fail(&context, 0);
     until("a report is being written", || {
         !beginning("report: ").is_empty()
@@ -121,13 +76,11 @@ fn h50_a_report_that_waits_when_the_service_is_ended_is_written() {
     let (queue, context, _script) = held(717, &scratch);
     fail(&context, 1);
     queue.release(Release::Drain, PATIENCE).unwrap();
+    let joins = thread::joins();
     std::thread::scope(|scope| {
         let ending = scope.spawn(move || drop((context, queue)));
-        // Another one can begin once the first is about to end.
-        until("the service is told to end", || {
-            Service::start(Options::default()).is_ok()
-        });
-        HELD.store(false, Ordering::Release); // the sink's acquire
+        until("the service is told to end", || thread::joins() > joins);
+        service::hold(false);
         ending.join().unwrap();
     });
     until("both are written", || reports(&scratch).len() == 2);
@@ -142,7 +95,7 @@ fn h50_events_that_find_no_room_are_counted_and_told() {
     (1..=20).for_each(|exec| fail(&context, exec));
     queue.release(Release::Drain, PATIENCE).unwrap();
     until("all are told", || queue.reports().len() == 21);
-    HELD.store(false, Ordering::Release); // the sink's acquire
+    service::hold(false);
     let lost = "4 more events asked for a report, which were not written: 16 wait at most";
     until("what is lost is told", || {
         beginning(lost) == [(Level::Warn, lost.to_owned())]
@@ -190,38 +143,11 @@ fn h50_reports_at_intervals_are_one_file_and_one_line_that_is_no_error() {
     queue.release(Release::Abort, PATIENCE).unwrap();
 }
 
-/// Takes the report socket's name of a process number in a namespace.
-fn take_name(namespace: u64, pid: u32) -> OwnedFd {
-    let name = format!("proxy-report/{namespace}/{pid}");
-    // SAFETY: no pointers are passed.
-    let fd = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0) };
-    assert!(fd >= 0);
-    // SAFETY: just created, owned by nobody else.
-    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-    let mut address = libc::sockaddr_un {
-        sun_family: libc::AF_UNIX as libc::sa_family_t,
-        sun_path: [0; 108],
-    };
-    for (place, byte) in address.sun_path.iter_mut().skip(1).zip(name.bytes()) {
-        *place = byte.cast_signed();
-    }
-    let length = std::mem::offset_of!(libc::sockaddr_un, sun_path) + 1 + name.len();
-    let length = libc::socklen_t::try_from(length).unwrap();
-    // SAFETY: the address is valid for its length.
-    let bound = unsafe { libc::bind(fd, (&raw const address).cast(), length) };
-    assert_eq!(bound, 0, "{name}: {}", std::io::Error::last_os_error());
-    socket
-}
-
-fn own_namespace() -> u64 {
-    std::fs::metadata("/proc/self/ns/pid").unwrap().ino()
-}
-
 #[test]
 fn h52_a_process_of_another_container_with_the_same_number_is_in_nobodys_way() {
     let _turn = turn();
     let pid = std::process::id();
-    let _other = take_name(own_namespace() + 1, pid);
+    let _other = os::take_name(&service::name(own_namespace() + 1, pid));
     let service = Service::start(Options {
         socket: true,
         ..Options::default()
@@ -237,7 +163,7 @@ fn h52_a_process_of_another_container_with_the_same_number_is_in_nobodys_way() {
 fn h52_a_socket_that_cannot_be_had_is_told_once_and_the_rest_is_done() {
     let _turn = turn();
     let (namespace, pid) = (own_namespace(), std::process::id());
-    let _taken = take_name(namespace, pid);
+    let _taken = os::take_name(&service::name(namespace, pid));
     let scratch = Scratch::new();
     let service = Service::start(Options {
         socket: true,

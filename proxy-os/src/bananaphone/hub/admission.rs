@@ -22,7 +22,7 @@ impl Service {
     pub(super) fn accept(&mut self) {
         loop {
             match self.listener.accept() {
-                Ok(socket) => {
+                Ok(Some(socket)) => {
                     if self.strangers.len() >= STRANGERS {
                         self.strangers.remove(0);
                         self.counters.stranger();
@@ -31,9 +31,7 @@ impl Service {
                     // Ranks have greeted by now, most times.
                     self.greet(Stranger { socket, until });
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // It was gone before we came.
-                Err(error) if error.raw_os_error() == Some(libc::ECONNABORTED) => {}
+                Ok(None) => return,
                 Err(error) => {
                     log::warn(format_args!("bananaphone: accept: {error}; trying again"));
                     self.accept_after = Some(Instant::now() + RETRY * 4);
