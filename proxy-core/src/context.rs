@@ -206,11 +206,13 @@ impl ContextSlot {
             >> STATE_BITS
     }
 
-    /// The count of appends, if all of them are finished.
+    /// The count of appends, if all of them are finished and `id` is registered: the next context of the place goes on with the count, and
+    /// what a look-up finds of `id` says nothing about that one's tasks.
     #[inline]
-    pub(crate) fn settled(&self) -> Option<usize> {
+    pub(crate) fn settled(&self, id: ContextId) -> Option<usize> {
         let (word, unfinished) = self.accounts();
-        (unfinished == 0).then_some(word >> STATE_BITS)
+        let settled = unfinished == 0 && is_registered(word & STATE, id);
+        settled.then_some(word >> STATE_BITS)
     }
 
     /// Sequence numbers given out, and how many of them are not finished.

@@ -6,7 +6,8 @@
 //!
 //! So a hint that comes late, from a look-up that was stopped, is either still true or seen to be about the past. Kept in one word
 //! each. A slot's number and generation name one task of the queue for ever, so a hint that another context has left at the same place of
-//! the table names none of this one's. On 32-bit targets, where a word has no room for both, nothing is kept and every look searches.
+//! the table names none of this one's; and the count of appends goes on from one context of a place to the next, so that *none* is kept
+//! under a count of its own context's only (`ContextSlot::settled`). On 32-bit targets, where a word has no room for both, nothing is kept and every look searches.
 
 use crate::limits::{index, narrow};
 use crate::sync::{AtomicUsize, Ordering, shared_fn};

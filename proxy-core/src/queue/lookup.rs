@@ -54,7 +54,7 @@ impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS,
                 return (!told).then_some(Ok(Poll::Pending(state)));
             }
         }
-        let none = (of.settled()).is_some_and(|appends| hint.is_none_since(appends));
+        let none = (of.settled(context)).is_some_and(|appends| hint.is_none_since(appends));
         none.then_some(Err(PollError::Unknown))
     }
 
@@ -118,7 +118,7 @@ fn search<'a>(
     kind: TaskKind,
     hint: &Hint,
 ) -> Option<Found<'a>> {
-    let settled = of.slot.settled();
+    let settled = of.slot.settled(of.id);
     let appends = of.slot.appends();
     let mut oldest: Option<(usize, Found<'a>)> = None;
     for (number, slot) in (first..).zip(row) {

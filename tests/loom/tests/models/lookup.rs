@@ -1,4 +1,5 @@
-//! The look-up by context and kind against the reuse of a slot: a field of the slot's next task is never taken for the last one's.
+//! The look-up by context and kind against the reuse of a slot, and of a context's place: a field of the slot's next task is never taken
+//! for the last one's, and nothing that is kept of a context for the next one's.
 //!
 //! Requirements: H11.
 
@@ -84,6 +85,40 @@ fn order() {
         assert_eq!(found, Err(PollError::Unknown));
     });
     rt::join(last);
+}
+
+/// A look-up of a context beside its retire and all that its place's next context does: what it does not find is kept for itself only,
+/// and the next one's end is found.
+fn next_context() {
+    let queue = Arc::new(Queue::<1, 2, 1>::new());
+    let spec = Spec {
+        skip: true,
+        ..Spec::new(Rank(0))
+    };
+    let old = queue.register(&spec).unwrap();
+    let reader = {
+        let queue = Arc::clone(&queue);
+        rt::spawn(move || {
+            let found = queue.check(old, TaskKind::Network);
+            assert_eq!(found, Err(PollError::Unknown));
+        })
+    };
+    let everyone_else = rt::spawn(move || {
+        queue.retire(old).unwrap();
+        let next = queue.register(&spec).unwrap();
+        assert_eq!(next.index(), old.index());
+        assert!(queue.enqueue(next, ExecId(1), &NoWords).is_ok());
+        assert_eq!(Driver::<1, 2>::new().tick(&queue, &mut plain()).done, 1);
+        rt::join(reader);
+        let found = queue.check(next, TaskKind::Network);
+        assert_eq!(found, Ok(Poll::Done(Status::SUCCESS)));
+    });
+    rt::join(everyone_else);
+}
+
+#[test]
+fn h11_a_lookup_of_a_context_that_goes_hides_nothing_of_the_next() {
+    rt::large_model("look-up of the next", 20, next_context);
 }
 
 #[test]
