@@ -267,11 +267,11 @@ impl Slot {
         Word(self.word.load(edge(Edge::StatusRead, Ordering::Acquire)))
     }
 
-    /// Whether the worker has reported the end of the task that was published as `live`.
+    /// Whether the worker, who asks, has reported the end of the task that was published as `live`.
     pub(crate) fn is_over(&self, live: Word) -> bool {
         let now = self.word();
         let ended = matches!(now.phase(), Phase::Free | Phase::Live(RunState::Done));
-        now.generation() != live.generation() || ended || self.is_left(now)
+        now.generation() != live.generation() || ended || self.is_ended(now)
     }
 
     /// Whether the task of this word is of `context`.

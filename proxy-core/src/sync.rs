@@ -61,6 +61,8 @@ pub enum Edge {
     InboxTake,
     /// A slot is marked to be ended early; the worker sees the mark with the order.
     AbortOrder,
+    /// Worker and consumer settle by the slot's mark who gives the slot back; the other one's last access is over then.
+    Mark,
     /// A slot's fields are written; a lookup reads them.
     SlotFields,
     /// A slot's word is published; a poller reads it.

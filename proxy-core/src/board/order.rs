@@ -24,7 +24,7 @@
 
 use super::{GENERATION_SHIFT, Slot, Word};
 use crate::status::Status;
-use crate::sync::{AtomicUsize, Ordering};
+use crate::sync::{AtomicUsize, Edge, Ordering, edge};
 
 /// Why a task is ended from outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -81,8 +81,9 @@ impl Mark {
         }
     }
 
-    const fn has(self, flag: usize) -> bool {
-        self.0 & flag != 0
+    /// Whether one of these is set.
+    const fn has(self, flags: usize) -> bool {
+        self.0 & flags != 0
     }
 
     /// Whether the mark is about this generation.
@@ -205,6 +206,14 @@ impl Slot {
         mark.is_of(word.generation()) && mark.has(LEFT)
     }
 
+    /// Whether the worker, who asks, has ended the task of this word: also where a consumer has taken what was left to it and has not freed the
+    /// slot yet.
+    #[inline]
+    pub(crate) fn is_ended(&self, word: Word) -> bool {
+        let mark = self.mark();
+        mark.is_of(word.generation()) && mark.has(LEFT | CLOSED)
+    }
+
     /// Edges 4 and 5: no order is taken from here on. Says what the worker does with the slot.
     #[inline]
     pub(super) fn close(&self, live: Word) -> End {
@@ -241,8 +250,10 @@ pub(super) enum End {
 #[inline]
 fn swap(mark: &AtomicUsize, seen: Mark, new: Mark) -> Result<(), Mark> {
     // Acquire-release pairs with the other swaps of the mark: who frees the slot, a consumer or the worker, does so behind the
-    // other one's last access. Relaxed on failure: the value is only the next guess.
-    mark.compare_exchange(seen.0, new.0, Ordering::AcqRel, Ordering::Relaxed)
+    // other one's last access.
+    let both = edge(Edge::Mark, Ordering::AcqRel);
+    // Relaxed on failure: the value is only the next guess.
+    mark.compare_exchange(seen.0, new.0, both, Ordering::Relaxed)
         .map(|_| ())
         .map_err(Mark)
 }
@@ -302,6 +313,24 @@ mod tests {
         assert_eq!(slot.take_verdict(word), None);
         let next = published(&slot);
         assert_eq!(next.generation(), word.generation() + 1);
+    }
+
+    /// The worker looks between a consumer's swap of the mark and its store of the word.
+    #[test]
+    fn a_task_whose_verdict_is_being_taken_has_ended() {
+        let slot = Slot::new();
+        let word = published(&slot);
+        assert!(slot.order(word, Cause::Aborted));
+        assert!(slot.conclude(word));
+        assert!(!slot.is_over(word), "the worker has not come yet");
+        slot.report(word, RunState::Done, Status::SUCCESS);
+        assert!(slot.is_over(word));
+        let closed = Mark::new(word.generation(), CLOSED);
+        assert_eq!(swap(&slot.mark, slot.mark(), closed), Ok(()));
+        assert_eq!(slot.word(), word, "not freed yet");
+        assert!(slot.is_over(word));
+        slot.unclaim(word);
+        assert!(!slot.is_over(published(&slot)), "the next task");
     }
 
     #[test]

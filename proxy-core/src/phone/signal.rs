@@ -116,7 +116,8 @@ impl<'a> Signal<'a> {
     #[inline]
     fn call(&self) -> Wake {
         // SeqCst pairs with the fence in `sleep`, where the change was an exchange.
-        if self.sleepers.load(Ordering::SeqCst) == 0 {
+        let after = edge(Edge::PhoneSleep, Ordering::SeqCst);
+        if self.sleepers.load(after) == 0 {
             return Wake::Nobody;
         }
         // Release pairs with the acquire in `sleep`: who notes this call sees the change in its second look.

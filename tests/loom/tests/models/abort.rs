@@ -151,6 +151,54 @@ fn a_verdict_and_the_end_of_a_task_are_told_once() {
     rt::model("abort verdict", 10, verdict_beside_the_end);
 }
 
+/// A verdict of a task that the worker moves once more before it leaves the slot to the consumer: who frees it does so last.
+fn verdict_beside_a_state() {
+    let queue = Arc::new(Shared::new());
+    let context = queue.register(&WAITING).unwrap();
+    let appended = queue.enqueue(context, ExecId(1), &NoWords).unwrap();
+    let ticket = appended.network.unwrap();
+    let watchdog = {
+        let queue = Arc::clone(&queue);
+        rt::spawn(move || {
+            let _ = queue.order(ticket, Cause::TimedOut).unwrap();
+            // The worker may have obeyed already.
+            let concluded = queue.conclude(ticket);
+            let told = queue.poll(ticket);
+            assert!(!concluded || matches!(told, Ok(Poll::Done(_))), "{told:?}");
+            told
+        })
+    };
+    let worker = {
+        let queue = Arc::clone(&queue);
+        rt::spawn(move || {
+            let mut driver = Driver::<1, 2>::new();
+            let mut host = Host::new(Word::new(u32::MAX), |_| Status::SUCCESS);
+            for _ in 0..2 {
+                let _ = driver.tick(&queue, &mut host);
+            }
+            (driver, host)
+        })
+    };
+    let last = rt::spawn(move || {
+        let told = rt::join(watchdog);
+        let (mut driver, mut host) = rt::join(worker);
+        let _ = driver.tick(&queue, &mut host);
+        let told = match told {
+            Ok(Poll::Pending(_)) => queue.poll(ticket),
+            told => told,
+        };
+        assert_eq!(told, Ok(Poll::Done(Status::TIMEOUT)));
+        assert_eq!(queue.poll(ticket), Err(PollError::AlreadyConsumed));
+        assert_eq!(queue.tasks().count(), 0, "the slot is free");
+    });
+    rt::join(last);
+}
+
+#[test]
+fn a_slot_that_is_left_to_a_consumer_is_freed_last() {
+    rt::model("abort left", 20, verdict_beside_a_state);
+}
+
 #[cfg(loom)]
 #[test]
 fn twins() {
@@ -159,4 +207,5 @@ fn twins() {
         rt::model("", 0, || order_and_sleep(false))
     });
     rt::must_fail_without(Edge::AbortOrder, "abort", beside_append);
+    rt::must_fail_without(Edge::Mark, "abort left", verdict_beside_a_state);
 }

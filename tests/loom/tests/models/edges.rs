@@ -18,6 +18,7 @@ const fn shown(edge: Edge) -> Shown {
     match edge {
         Edge::InboxPush | Edge::InboxTake => Twin("inbox"),
         Edge::AbortOrder => Twin("abort"),
+        Edge::Mark => Twin("abort left"),
         Edge::SlotFields => Twin("look-up"),
         Edge::StatusPublish | Edge::StatusRead => Twin("status"),
         Edge::SlotFree => Argued(
@@ -60,6 +61,7 @@ fn h81_every_edge_has_a_twin_or_an_argument() {
         Edge::InboxPush,
         Edge::InboxTake,
         Edge::AbortOrder,
+        Edge::Mark,
         Edge::SlotFields,
         Edge::StatusPublish,
         Edge::StatusRead,

@@ -27,7 +27,7 @@ const SHARED: &[(&str, Looked)] = &[
     ),
     (
         "proxy-core/src/board/order.rs",
-        At(&["look-up", "look-up order"]),
+        At(&["abort", "abort verdict", "abort left"]),
     ),
     (
         "proxy-core/src/context.rs",
@@ -35,9 +35,13 @@ const SHARED: &[(&str, Looked)] = &[
             "context publication",
             "context last access",
             "context retire",
+            "look-up of the next",
         ]),
     ),
-    ("proxy-core/src/hint.rs", At(&["look-up", "look-up order"])),
+    (
+        "proxy-core/src/hint.rs",
+        At(&["look-up", "look-up order", "look-up of the next"]),
+    ),
     (
         "proxy-core/src/inbox.rs",
         At(&["inbox", "doorbell", "abort"]),
