@@ -164,7 +164,8 @@ pub struct Drained {
 /// Is told what the driver does, on the worker's thread. The black box listens here.
 pub trait Observer {
     /// A task was taken from the inbox, in order of arrival; its first step follows. A shell makes the context's data reachable here, so that no
-    /// later call has to.
+    /// later call has to. Must not unwind, as [`soon`](Self::soon) must not: it, and what was taken with it, is on no list yet and would never
+    /// end.
     fn drained(&mut self, task: Drained) {
         let _ = task;
     }
@@ -173,7 +174,7 @@ pub trait Observer {
     fn changed(&mut self, change: &Change);
 
     /// The driver is about to read and write the line at `address`, which another thread has written last: a shell may have it fetched
-    /// meanwhile, to be written. A hint, on the path of every tick.
+    /// meanwhile, to be written. A hint, on the path of every tick. Must not unwind.
     fn soon(&self, address: *const ()) {
         let _ = address;
     }
