@@ -244,7 +244,7 @@ impl<const RANKS: usize, const TASKS: usize> Driver<RANKS, TASKS> {
     }
 
     /// Ends every active and queued task with `status`: the library is told to stop, barrier peers are told. Returns how many. Also
-    /// after a tick that a port unwound out of.
+    /// after a tick that a port unwound out of, but for [`Observer::drained`] and [`Observer::soon`], which must not.
     pub fn abort_all<P: Ports, const CONTEXTS: usize>(
         &mut self,
         queue: &Queue<RANKS, TASKS, CONTEXTS>,
@@ -261,7 +261,8 @@ impl<const RANKS: usize, const TASKS: usize> Driver<RANKS, TASKS> {
         ended
     }
 
-    /// Makes every task's status final without calling the library or a barrier, for a worker that died inside a port.
+    /// Makes every task's status final without calling the library or a barrier, for a worker that died inside a port. After the same
+    /// ticks as [`abort_all`](Self::abort_all).
     pub fn fail_all<O: Observer, const CONTEXTS: usize>(
         &mut self,
         queue: &Queue<RANKS, TASKS, CONTEXTS>,
@@ -434,7 +435,12 @@ fn finish<P: Ports, const R: usize, const T: usize, const C: usize>(
         return;
     };
     let from = active.state();
-    let step = active.finish(run, context, pass, ports);
+    let step = active.finish(
+        run,
+        (context, pass),
+        &|task| queue.waits_before(task),
+        ports,
+    );
     tick.moved = tick.moved.wrapping_add(u32::from(step.moved));
     if step.to != from {
         tick.done = tick.done.wrapping_add(u32::from(step.to == RunState::Done));
@@ -455,7 +461,7 @@ fn end<P: Ports, const R: usize, const T: usize, const C: usize>(
         return;
     };
     let from = active.state();
-    let step = active.abort(context, status, ports);
+    let step = active.abort(context, status, &|task| queue.waits_before(task), ports);
     settle(queue, context, active, from, step, ports);
 }
 

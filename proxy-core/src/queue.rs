@@ -162,7 +162,8 @@ impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS,
         self.append_kinds(of, exec, (TaskKind::Network, [TaskKind::Barrier]), words)
     }
 
-    /// Arms the start words of one kind for one more execution; for contexts with [`Arming::Explicit`](crate::Arming::Explicit).
+    /// Arms the start words of one kind for one more execution, the oldest that is not armed; for contexts with
+    /// [`Arming::Explicit`](crate::Arming::Explicit). See the [trigger module](crate::trigger).
     pub fn arm<W: DeviceWords + ?Sized>(
         &self,
         context: ContextId,

@@ -9,9 +9,13 @@
 //! - The load is an acquire, in the port that reads the word (requirement H16): a volatile load orders nothing.
 //!
 //! What words alone cannot tell, and an embedder must see to:
-//! - Two fires of one word with the same value, the second before the first is consumed, are one fire: a device that runs ahead
-//!   must write another value each time (an execution's number, say), and never 0.
-//! - An execution that ends before its gate (abort, failed start) gives up its arm. If the device still fires for it, that fire
+//! - A word holds one fire. Fired again before the first fire was consumed it has fired once, whatever was written: the worker finds the last
+//!   value, starts one execution, and the other waits for ever. Words are consumed when all of the gate's have fired, not before. So a
+//!   device that runs ahead fires a word again only when it no longer holds what was fired last. A fire that still comes between the
+//!   worker's look and its consume is kept if its value is another (an execution's number, say); it is never 0.
+//! - Which execution an arm is for. It is the oldest one's that the worker has not ended (an order or a verdict is no end yet) and that has
+//!   none, or else the next one's that is appended. So explicit arms are made in the order of appends.
+//! - An execution that ends before its gate (abort, failed start) gives up its arm, if it has one. If the device still fires for it, that fire
 //!   opens the gate of the next execution if one is armed by then, and makes its arming fail if not: stop the device, or let it come
 //!   to rest, then give the words a fresh start with [`Queue::reset_words`](crate::Queue::reset_words).
 //!
@@ -33,7 +37,7 @@
 //! ```
 //!
 //! The device takes edge 3, the worker 4 to 6 and 9 (`Gate::consume`, `Gate::disarm`, `Gate::poll`), whoever appends or arms 1, 2 and 8
-//! (`Gate::arm`). Edge 6 is of an execution that ends before its gate, and leaves the words as they are.
+//! (`Gate::arm`). Edge 6 is of an armed execution that ends before its gate, and leaves the words as they are.
 
 use core::fmt;
 
@@ -164,13 +168,13 @@ impl Arms {
             .is_ok()
     }
 
-    /// One less; returns how many are left, or `None` if there was none.
+    /// One less, if more than `kept` are there; returns how many are left.
     #[inline]
-    fn take(&self) -> Option<usize> {
+    fn take(&self, kept: usize) -> Option<usize> {
         // Relaxed: a guess; the compare-and-swap decides.
         let mut seen = self.count.load(Ordering::Relaxed);
         loop {
-            let left = (seen & COUNT).checked_sub(1)?;
+            let left = (seen & COUNT).checked_sub(1).filter(|left| *left >= kept)?;
             // Release pairs with the acquire in `load`: whoever sees 0 finds the words consumed. Relaxed on failure: as above.
             let release = edge(Edge::Arm, Ordering::Release);
             match self.count.compare_exchange_weak(
@@ -254,12 +258,15 @@ impl Gate<'_> {
         })
     }
 
-    /// Takes one arm back, for an execution that ends (or fails to be appended) before its gate. Words stay armed; if the
+    /// Takes back the arm of an execution that ends (or fails to be appended) before its gate. Words stay armed; if the
     /// device fires them later, the next arm finds that out.
+    ///
+    /// What enqueue has armed has its arm. Of explicit arms the first are those of the executions that wait and are older; `older` counts them.
     #[inline]
-    pub(crate) fn disarm(&self) {
+    pub(crate) fn disarm(&self, older: impl FnOnce() -> usize) {
         if self.counts() {
-            self.arms.take();
+            let explicit = self.arming == Arming::Explicit;
+            self.arms.take(if explicit { older() } else { 0 });
         }
     }
 
@@ -322,7 +329,7 @@ impl Gate<'_> {
             return;
         }
         // An arm that comes after this sees either a count, and leaves the words to the next lines, or none, and does it.
-        if self.arms.take().is_some_and(|left| left > 0) {
+        if self.arms.take(0).is_some_and(|left| left > 0) {
             let armed = self.polarity.armed_value();
             for stream in self.streams() {
                 words.compare_exchange(self.context, self.kind, stream, CONSUMED, armed);

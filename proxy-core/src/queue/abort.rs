@@ -8,10 +8,13 @@
 use core::fmt;
 
 use super::{PollError, Queue};
-use crate::board::{Cause, Phase, Slot, Verdict, Word};
+use crate::board::{Cause, Phase, Slot, TaskKey, Verdict, Word};
+use crate::context::is_older;
 use crate::doorbell::Bell;
 use crate::id::Ticket;
-use crate::status::RunState;
+use crate::limits::{index, narrow};
+use crate::status::RunState::{self, Init, WaitingDeviceTrigger};
+use crate::task::Task;
 
 /// Why a task cannot be ended early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,6 +75,27 @@ impl<const RANKS: usize, const TASKS: usize, const CONTEXTS: usize> Queue<RANKS,
             Verdict::Given => Ok(RunState::Done),
             Verdict::Taken => Err(PollError::AlreadyConsumed),
         }
+    }
+
+    /// How many tasks wait for the same start words as this one and were appended before it. The worker asks, who has taken all of those and
+    /// has made their states. Cold, O(slots of the rank).
+    pub(crate) fn waits_before(&self, task: &Task) -> usize {
+        let own = self.slot(task.slot).map(Slot::key_unchecked);
+        let is_before = |key: TaskKey| {
+            own.is_some_and(|own| {
+                key.context == own.context && is_older(key.sequence, own.sequence)
+            })
+        };
+        let waits = |slot: &&Slot| {
+            let word = slot.word();
+            word.kind() == task.live.kind()
+                && matches!(word.unfinished(), Some(Init | WaitingDeviceTrigger))
+                && !slot.is_ended(word)
+                && slot.key(word).is_some_and(is_before)
+        };
+        let row = task.slot.checked_div(narrow(TASKS)).map(index);
+        let row = row.and_then(|row| self.slots.get(row));
+        row.into_iter().flatten().filter(waits).count()
     }
 
     /// The slot of a task that is not over.

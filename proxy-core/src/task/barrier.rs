@@ -74,15 +74,17 @@ impl BarrierTask {
     }
 
     /// Edge 9.
-    pub(crate) fn abort<'a, P: Ports>(
+    pub(crate) fn abort<P: Ports>(
         &mut self,
         task: &Task,
-        gate: &impl Fn() -> Gate<'a>,
+        disarm: &impl Fn(),
         status: Status,
         ports: &mut P,
     ) -> Step {
         if self.phase == Phase::Gate {
-            gate().disarm();
+            disarm();
+            // Once, also if the call below is not survived.
+            self.phase = Phase::Arrive;
         }
         // The state follows the call: a worker that dies in it reports the task as what others know of it.
         let step = self.fail(task, status, ports);

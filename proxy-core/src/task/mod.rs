@@ -114,36 +114,38 @@ impl Active {
         }
     }
 
-    /// The second part of a step, unless the first said [`Run::Still`].
+    /// The second part of a step, unless the first said [`Run::Still`]. `older` counts those that wait for the same words and come first.
     #[inline]
     pub(crate) fn finish<P: Ports>(
         &mut self,
         run: Run,
-        context: &ContextSlot,
-        pass: u32,
+        (context, pass): (&ContextSlot, u32),
+        older: &impl Fn(&Task) -> usize,
         ports: &mut P,
     ) -> Step {
         let Self { task, machine } = self;
         // Made only where it is looked at, which is in few steps of a task.
         let gate = || task.gate(context).in_pass(pass);
+        let disarm = || task.gate(context).disarm(|| older(task));
         match machine {
-            Machine::Network(machine) => machine.finish(run, task, &gate, ports),
+            Machine::Network(machine) => machine.finish(run, task, (&gate, &disarm), ports),
             Machine::Barrier(machine) => machine.step(task, &gate, ports),
         }
     }
 
-    /// Ends the task early: the library is told to stop, peers of a barrier are told.
+    /// Ends the task early: the library is told to stop, peers of a barrier are told. `older` as in [`finish`](Self::finish).
     pub(crate) fn abort<P: Ports>(
         &mut self,
         context: &ContextSlot,
         status: Status,
+        older: &impl Fn(&Task) -> usize,
         ports: &mut P,
     ) -> Step {
         let Self { task, machine } = self;
-        let gate = || task.gate(context);
+        let disarm = || task.gate(context).disarm(|| older(task));
         match machine {
-            Machine::Network(machine) => machine.abort(task, &gate, status, ports),
-            Machine::Barrier(machine) => machine.abort(task, &gate, status, ports),
+            Machine::Network(machine) => machine.abort(task, &disarm, status, ports),
+            Machine::Barrier(machine) => machine.abort(task, &disarm, status, ports),
         }
     }
 

@@ -194,14 +194,14 @@ impl NetworkTask {
         &mut self,
         run: Run,
         task: &Task,
-        gate: &impl Fn() -> Gate<'a>,
+        (gate, disarm): (&impl Fn() -> Gate<'a>, &impl Fn()),
         ports: &mut P,
     ) -> Step {
         let step = match (run, self.state) {
             (Run::Still, _) => Step::waiting(RunState::Idle),
-            (Run::Called { idle }, _) => self.called(idle, task, gate, ports),
-            (Run::Failed(status), _) => self.end(task, gate, status, ports),
-            (Run::NotUnderWay, RunState::Init) => self.init(task, gate, ports),
+            (Run::Called { idle }, _) => self.called(idle, task, ports),
+            (Run::Failed(status), _) => self.end(task, status, ports),
+            (Run::NotUnderWay, RunState::Init) => self.init(task, disarm, ports),
             (Run::NotUnderWay, RunState::WaitingDeviceTrigger) => match gate().poll(ports) {
                 Some(seen) => {
                     gate().consume(ports, seen);
@@ -217,25 +217,21 @@ impl NetworkTask {
     }
 
     /// Edge 11.
-    pub(crate) fn abort<'a, P: Ports>(
+    pub(crate) fn abort<P: Ports>(
         &mut self,
         task: &Task,
-        gate: &impl Fn() -> Gate<'a>,
+        disarm: &impl Fn(),
         status: Status,
         ports: &mut P,
     ) -> Step {
-        let step = self.end(task, gate, status, ports);
+        self.give_up_gate(disarm);
+        let step = self.end(task, status, ports);
         self.state = step.to;
         step
     }
 
     /// Edges 1, 2, 3 and 6.
-    fn init<'a, P: Ports>(
-        &mut self,
-        task: &Task,
-        gate: &impl Fn() -> Gate<'a>,
-        ports: &mut P,
-    ) -> Step {
+    fn init<P: Ports>(&mut self, task: &Task, disarm: &impl Fn(), ports: &mut P) -> Step {
         if task.spec.skip {
             return Step::done(Status::SUCCESS);
         }
@@ -243,7 +239,8 @@ impl NetworkTask {
             for block in (0..task.spec.blocks).map(BlockIndex) {
                 let status = ports.start(task.context, task.slot, stream, block);
                 if !status.is_success() {
-                    return self.end(task, gate, status, ports);
+                    self.give_up_gate(disarm);
+                    return self.end(task, status, ports);
                 }
                 self.started = self.started.with(stream);
             }
@@ -258,13 +255,7 @@ impl NetworkTask {
     }
 
     /// Edges 7, 8 and 9; every progress call of this tick has succeeded.
-    fn called<'a, P: Ports>(
-        &mut self,
-        idle: bool,
-        task: &Task,
-        gate: &impl Fn() -> Gate<'a>,
-        ports: &mut P,
-    ) -> Step {
+    fn called<P: Ports>(&mut self, idle: bool, task: &Task, ports: &mut P) -> Step {
         if self.switched {
             let status = self.stop_at_switch(task, ports);
             if !status.is_success() {
@@ -272,7 +263,7 @@ impl NetworkTask {
             }
         }
         if self.left.is_empty() {
-            return self.next_block(task, gate, ports);
+            return self.next_block(task, ports);
         }
         if idle {
             Step::waiting(RunState::Idle)
@@ -281,12 +272,7 @@ impl NetworkTask {
         }
     }
 
-    fn next_block<'a, P: Ports>(
-        &mut self,
-        task: &Task,
-        gate: &impl Fn() -> Gate<'a>,
-        ports: &mut P,
-    ) -> Step {
+    fn next_block<P: Ports>(&mut self, task: &Task, ports: &mut P) -> Step {
         match ports.next(task.context, self.block, task.spec.blocks) {
             NextBlock::Block(block) if block.0 < task.spec.blocks => {
                 self.block = block;
@@ -294,8 +280,8 @@ impl NetworkTask {
                 self.switched = true;
                 Step::moved(RunState::Progressing)
             }
-            NextBlock::Block(_) => self.end(task, gate, Status::INVALID, ports),
-            NextBlock::End => self.end(task, gate, Status::SUCCESS, ports),
+            NextBlock::Block(_) => self.end(task, Status::INVALID, ports),
+            NextBlock::End => self.end(task, Status::SUCCESS, ports),
         }
     }
 
@@ -310,18 +296,16 @@ impl NetworkTask {
         self.stop(task, ports)
     }
 
-    /// Stops what is started and ends with `status`, or with a stop's error if `status` is none.
-    fn end<'a, P: Ports>(
-        &mut self,
-        task: &Task,
-        gate: &impl Fn() -> Gate<'a>,
-        status: Status,
-        ports: &mut P,
-    ) -> Step {
+    /// A task that ends before its gate gives up its arm: once, also if a call that follows is not survived.
+    fn give_up_gate(&mut self, disarm: &impl Fn()) {
         if !self.passed {
-            gate().disarm();
+            disarm();
             self.passed = true;
         }
+    }
+
+    /// Stops what is started and ends with `status`, or with a stop's error if `status` is none.
+    fn end<P: Ports>(&mut self, task: &Task, status: Status, ports: &mut P) -> Step {
         let stopped = self.stop(task, ports);
         Step::done(status.or(stopped))
     }

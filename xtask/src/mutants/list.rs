@@ -146,8 +146,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "error of progress swallowed",
         "task/network.rs",
-        "(Run::Failed(status), _) => self.end(task, gate, status, ports),",
-        "(Run::Failed(_), _) => self.end(task, gate, Status::SUCCESS, ports),",
+        "(Run::Failed(status), _) => self.end(task, status, ports),",
+        "(Run::Failed(_), _) => self.end(task, Status::SUCCESS, ports),",
     ),
     mutant(
         "error of stop swallowed",
@@ -170,8 +170,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "arm kept by a task that ends before its gate",
         "task/network.rs",
-        "gate().disarm();",
-        "",
+        "            disarm();",
+        "            let _ = disarm;",
+    ),
+    mutant(
+        "arm of an older task taken by one that was not armed",
+        "trigger.rs",
+        "self.arms.take(if explicit { older() } else { 0 });",
+        "self.arms.take(if explicit { older().min(0) } else { 0 });",
     ),
     mutant(
         "idle flag seeded false",

@@ -1,5 +1,6 @@
 //! Every state and event of the drawing, and what holds along every path.
 
+use core::cell::Cell;
 use std::string::String;
 use std::vec::Vec;
 
@@ -7,7 +8,7 @@ use super::BarrierTask;
 use crate::context::Spec;
 use crate::id::Rank;
 use crate::port::BarrierPoll::{Failed, Pending, Ready};
-use crate::status::RunState::{Done, Idle, Progressing, WaitingDeviceTrigger as Waiting};
+use crate::status::RunState::{Done, Idle, Init, Progressing, WaitingDeviceTrigger as Waiting};
 use crate::status::{Status, TaskKind};
 use crate::task::tests::{Fake, Row, gate, task};
 use crate::task::{Step, Task};
@@ -122,11 +123,16 @@ impl Bench {
         self.pass = self.pass.wrapping_add(1);
         let (arms, pass) = (&self.arms, self.pass);
         let gate = || gate(arms, TaskKind::Barrier, pass);
+        let before = self.machine.state();
+        let disarmed = Cell::new(0_u32);
+        let disarm = || disarmed.set(disarmed.get().wrapping_add(1));
         let step = if event == Abort {
-            (self.machine).abort(&self.task, &gate, Status::ABORTED, &mut ports)
+            (self.machine).abort(&self.task, &disarm, Status::ABORTED, &mut ports)
         } else {
             self.machine.step(&self.task, &gate, &mut ports)
         };
+        let gives_up = matches!(before, Init | Waiting) && event == Abort;
+        assert_eq!(disarmed.get(), u32::from(gives_up), "{before:?} {event:?}");
         assert_eq!(
             self.machine.state(),
             step.to,

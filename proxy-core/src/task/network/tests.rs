@@ -2,6 +2,7 @@
 //!
 //! Requirements: H04.
 
+use core::cell::Cell;
 use std::format;
 use std::string::String;
 use std::vec::Vec;
@@ -129,12 +130,19 @@ impl Bench {
         self.pass = self.pass.wrapping_add(1);
         let (arms, pass) = (&self.arms, self.pass);
         let gate = || gate(arms, TaskKind::Network, pass);
+        let before = self.machine.state();
+        let disarmed = Cell::new(0_u32);
+        let disarm = || disarmed.set(disarmed.get().wrapping_add(1));
         let step = if event == Abort {
-            (self.machine).abort(&self.task, &gate, Status::ABORTED, &mut ports)
+            (self.machine).abort(&self.task, &disarm, Status::ABORTED, &mut ports)
         } else {
             let run = self.machine.run(&self.task, &mut ports);
-            (self.machine).finish(run, &self.task, &gate, &mut ports)
+            (self.machine).finish(run, &self.task, (&gate, &disarm), &mut ports)
         };
+        if before != Done {
+            let gives_up = matches!(before, Init | Waiting) && step.to == Done && event != Skips;
+            assert_eq!(disarmed.get(), u32::from(gives_up), "{before:?} {event:?}");
+        }
         assert_eq!(
             self.machine.state(),
             step.to,
@@ -243,7 +251,7 @@ fn h04_the_first_error_is_kept_and_a_stops_own_is_not_lost() {
         let arms = &bench.arms;
         let gate = || gate(arms, TaskKind::Network, 99);
         let run = bench.machine.run(&bench.task, &mut ports);
-        let step = (bench.machine).finish(run, &bench.task, &gate, &mut ports);
+        let step = (bench.machine).finish(run, &bench.task, (&gate, &|| {}), &mut ports);
         assert_eq!(step, Step::done(expected));
         assert_eq!(
             ports.take_record(),

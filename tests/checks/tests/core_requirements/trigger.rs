@@ -4,8 +4,8 @@
 
 use proxy_core::trigger::{FiredBeforeArm, SENTINEL};
 use proxy_core::{
-    Arming, ContextError, ContextId, Driver, EnqueueError, ExecId, Polarity, Queue, Rank, RunState,
-    Spec, Status, Stream, TaskKind,
+    Arming, Cause, ContextError, ContextId, Driver, EnqueueError, ExecId, Polarity, Queue, Rank,
+    RunState, Spec, Status, Stream, TaskKind, Ticket,
 };
 use proxy_kit::oracle::{Answer, Call};
 
@@ -183,6 +183,116 @@ fn h15_a_reset_takes_unused_arms_back() {
         queue.reset_words(ContextId::from_parts(1, 1), &desk),
         Err(ContextError::Unknown)
     );
+}
+
+/// Explicit arms, network and barrier tasks of two executions each, whose tickets of this kind are returned.
+fn two_waiting(
+    kind: TaskKind,
+    worker: &mut Worker,
+) -> (
+    Shared,
+    ContextId,
+    Desk<impl FnMut(Call) -> Answer + use<>>,
+    [Ticket; 2],
+) {
+    let queue = Shared::new();
+    let spec = Spec {
+        arming: Arming::Explicit,
+        barrier: true,
+        barrier_triggers: 1,
+        ..gated()
+    };
+    let context = queue.register(&spec).unwrap();
+    let mut desk = Desk::new(|_| ENDS);
+    let tickets = [1, 2].map(|exec| {
+        let appended = queue.append(context, kind, ExecId(exec), &desk).unwrap();
+        appended.network.or(appended.barrier).unwrap()
+    });
+    ticks(&queue, worker, &mut desk);
+    (queue, context, desk, tickets)
+}
+
+/// A younger execution ends that nobody has armed; the older one's arm stays.
+#[test]
+fn h15_an_execution_that_was_not_armed_takes_no_arm_with_it() {
+    for kind in [TaskKind::Network, TaskKind::Barrier] {
+        let mut worker = Worker::new();
+        let (queue, context, mut desk, tickets) = two_waiting(kind, &mut worker);
+        queue.arm(context, kind, &desk).unwrap();
+        let _ = queue.order(tickets[1], Cause::TimedOut).unwrap();
+        ticks(&queue, &mut worker, &mut desk);
+        assert_eq!(desk.entered(RunState::Done), [2], "{kind}");
+        desk.words.borrow_mut().set(context, kind, 0, 5);
+        ticks(&queue, &mut worker, &mut desk);
+        assert_eq!(desk.entered(RunState::Done), [2, 1], "{kind}");
+    }
+}
+
+#[test]
+fn h15_an_execution_that_cannot_be_started_takes_no_other_ones_arm_with_it() {
+    let queue = Shared::new();
+    let spec = Spec {
+        arming: Arming::Explicit,
+        ..gated()
+    };
+    let context = queue.register(&spec).unwrap();
+    let mut starts = 0;
+    let mut desk = Desk::new(move |call| {
+        starts += u32::from(matches!(call, Call::Start(..)));
+        if starts == 2 { fails(Status(9)) } else { ENDS }
+    });
+    for exec in 1..=2 {
+        assert!(queue.enqueue(context, ExecId(exec), &desk).is_ok());
+    }
+    queue.arm(context, TaskKind::Network, &desk).unwrap();
+    let mut worker = Worker::new();
+    ticks(&queue, &mut worker, &mut desk);
+    assert_eq!(desk.entered(RunState::Done), [2]);
+    desk.fire(context, 0, 5);
+    ticks(&queue, &mut worker, &mut desk);
+    assert_eq!(desk.entered(RunState::Done), [2, 1]);
+}
+
+/// Each takes its own, the younger one also where the older one's end is only a verdict that nobody has taken.
+#[test]
+fn h15_executions_that_were_armed_take_their_arms_with_them() {
+    let mut worker = Worker::new();
+    let kind = TaskKind::Network;
+    let (queue, context, mut desk, tickets) = two_waiting(kind, &mut worker);
+    for ticket in tickets {
+        queue.arm(context, kind, &desk).unwrap();
+        let _ = queue.order(ticket, Cause::Aborted).unwrap();
+        assert!(queue.conclude(ticket));
+    }
+    ticks(&queue, &mut worker, &mut desk);
+    assert_eq!(desk.entered(RunState::Done), [1, 2]);
+    let third = queue.append(context, kind, ExecId(3), &desk);
+    assert!(third.is_ok());
+    desk.fire(context, 0, 5);
+    ticks(&queue, &mut worker, &mut desk);
+    assert_eq!(desk.entered(RunState::Done), [1, 2], "it was not armed");
+    let late = queue.arm(context, kind, &desk);
+    assert!(matches!(late, Err(EnqueueError::FiredBeforeArm(_))));
+}
+
+/// What the trigger module says of a device that does not wait for the consume.
+#[test]
+fn h14_a_word_that_is_fired_twice_before_a_look_has_fired_once() {
+    let queue = Shared::new();
+    let context = queue.register(&gated()).unwrap();
+    let mut desk = Desk::new(|_| ENDS);
+    let mut worker = Worker::new();
+    for exec in 1..=2 {
+        assert!(queue.enqueue(context, ExecId(exec), &desk).is_ok());
+    }
+    desk.fire(context, 0, 1);
+    desk.fire(context, 0, 2);
+    ticks(&queue, &mut worker, &mut desk);
+    assert_eq!(desk.entered(RunState::Done), [1]);
+    assert_eq!(word(&desk, context), SENTINEL, "consumed, and armed for 2");
+    desk.fire(context, 0, 3);
+    ticks(&queue, &mut worker, &mut desk);
+    assert_eq!(desk.entered(RunState::Done), [1, 2]);
 }
 
 /// The device fires between the reset's load and its swap.

@@ -119,12 +119,18 @@ impl Active {
         oracle: &mut Oracle,
         outside: &mut O,
     ) -> Outcome {
-        if !self.through_gate {
-            oracle.words.disarm(self.context, self.kind, &self.spec);
-        }
+        self.give_up_gate(oracle);
         match self.kind {
             TaskKind::Network => self.end(status, oracle, outside),
             TaskKind::Barrier => self.give_up(status, oracle, outside),
+        }
+    }
+
+    /// The task ends, and another's fire must not be waited for in its name.
+    fn give_up_gate(&mut self, oracle: &mut Oracle) {
+        if !self.through_gate {
+            oracle.give_up_arm(self.id, &self.spec);
+            self.through_gate = true;
         }
     }
 
@@ -139,7 +145,7 @@ impl Active {
                 let call = Call::Start(self.context, Stream(stream), BlockIndex(block));
                 let status = outside.call(oracle, call).status;
                 if !status.is_success() {
-                    oracle.words.disarm(self.context, self.kind, &self.spec);
+                    self.give_up_gate(oracle);
                     return self.end(status, oracle, outside);
                 }
                 if !self.started.contains(&stream) {
@@ -212,7 +218,9 @@ impl Active {
 
     fn stop<O: Outside>(&mut self, oracle: &mut Oracle, outside: &mut O) -> Status {
         let mut first = Status::SUCCESS;
-        for stream in std::mem::take(&mut self.started) {
+        while !self.started.is_empty() {
+            // Not asked for twice, also if the worker dies in the call.
+            let stream = self.started.remove(0);
             let status = outside
                 .call(oracle, Call::Stop(self.context, Stream(stream)))
                 .status;

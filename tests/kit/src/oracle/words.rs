@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proxy_core::trigger::FiredBeforeArm;
-use proxy_core::{Arming, ContextId, Polarity, Spec, Stream, TaskKind};
+use proxy_core::{Arming, ContextId, Polarity, RunState, Spec, Stream, TaskKind};
 
 use super::library::Table;
-use super::{Oracle, Outside};
+use super::{Oracle, Outside, Task, TaskId};
 
 type Key = (u32, u32, u32);
 
@@ -119,6 +119,20 @@ impl Words {
 }
 
 impl Oracle {
+    /// A task ends before its gate. Arms are the oldest tasks': one that those before it need is not taken back.
+    pub(super) fn give_up_arm(&mut self, id: TaskId, spec: &Spec) {
+        let (older, rest) = self.tasks.split_at(id);
+        let (context, kind) = (rest[0].context, rest[0].kind);
+        let waits = |task: &&Task| {
+            let before = [RunState::Init, RunState::WaitingDeviceTrigger];
+            (task.context, task.kind) == (context, kind) && before.contains(&task.state)
+        };
+        let needed = u32::try_from(older.iter().filter(waits).count()).unwrap();
+        if *self.words.armed(context, kind) > needed {
+            self.words.disarm(context, kind, spec);
+        }
+    }
+
     /// Opens the gate and consumes the words, if all have fired for an armed execution and nobody older waits.
     pub(super) fn pass<O: Outside>(
         &mut self,
