@@ -64,6 +64,8 @@ counts! {
     resets,
     /// Workers that died.
     deaths,
+    /// Of those, such that died in the abort that follows, too.
+    second_deaths,
     /// Times a worker slept.
     sleeps,
     /// Rings for nothing.

@@ -6,9 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use proxy_core::port::BarrierPoll;
-use proxy_core::{
-    Arming, ContextId, ExecId, Polarity, RunState, Spec, Status, StopAt, Stream, TaskKind,
-};
+use proxy_core::{Arming, ContextId, ExecId, Polarity, RunState, Spec, StopAt, Stream, TaskKind};
 use proxy_kit::oracle::{Answer, Call, Changed};
 
 type Context = (u32, u32);
@@ -254,6 +252,21 @@ impl Laws {
         }
     }
 
+    /// A call that the worker died in. What was told to stop is not told again; what was to be started counts as if it had not been.
+    pub(crate) fn died_in(&mut self, call: Call) {
+        if let Call::Stop(context, stream) = call {
+            let loaded = self.known(context).loaded.entry(stream.0).or_default();
+            *loaded = loaded.saturating_sub(1);
+        }
+    }
+
+    /// The worker died once more when it was to stop everything: nobody does so any more.
+    pub(crate) fn abandoned(&mut self) {
+        for known in self.contexts.values_mut() {
+            known.loaded.clear();
+        }
+    }
+
     fn of_network(&mut self, call: Call, context: ContextId) {
         let open = self.known(context).open_of(TaskKind::Network);
         self.must(Law::CallsInOrder, open > 0, || {
@@ -315,9 +328,6 @@ impl Laws {
             format!("{change:?} of a task that was over")
         });
         let known = self.known(context);
-        if change.status == Status::WORKER_DIED {
-            known.loaded.clear();
-        }
         let left: u32 = known.loaded.values().sum();
         let settled = left == 0 || known.open_of(TaskKind::Network) > 0 || !known.is_balanced();
         self.must(Law::CallsInOrder, settled, || {
@@ -343,7 +353,7 @@ impl Laws {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proxy_core::{BlockIndex, Rank};
+    use proxy_core::{BlockIndex, Rank, Status};
 
     const OK: Answer = Answer {
         status: Status::SUCCESS,

@@ -92,8 +92,13 @@ pub enum Worked {
     Ticked(Tick),
     /// So many tasks ended.
     Aborted(u32),
-    /// The worker died inside a call; so many tasks ended with it.
-    Died(u32),
+    /// The worker died inside a call, and perhaps again in the abort that follows; so many tasks ended by what came last.
+    Died {
+        /// Tasks.
+        ended: u32,
+        /// It died in the abort, too.
+        again: bool,
+    },
 }
 
 /// Who answers the calls of a worker.
@@ -325,8 +330,24 @@ impl Pair {
     }
 }
 
-/// Does a piece of work with a group's worker, then takes the oracle through it.
+/// Does a piece of work with a group's worker, then takes the oracle through it. A worker that dies in it is buried.
 pub fn work<H: Host>(host: &mut H, group: usize, work: Work) -> Worked {
+    let worked = attempt(host, group, work);
+    match worked {
+        Some(Worked::Died { .. }) => bury(host, group),
+        Some(worked) => worked,
+        None => DIED,
+    }
+}
+
+/// Before it is buried.
+pub(crate) const DIED: Worked = Worked::Died {
+    ended: 0,
+    again: false,
+};
+
+/// `None`: the driver itself panicked.
+fn attempt<H: Host>(host: &mut H, group: usize, work: Work) -> Option<Worked> {
     let pair = host.pair(group);
     let queue = Rc::clone(&pair.queue);
     let words = Rc::clone(&pair.words);
@@ -342,16 +363,13 @@ pub fn work<H: Host>(host: &mut H, group: usize, work: Work) -> Worked {
     let pair = host.pair(group);
     pair.driver = Some(driver);
     let tape = pair.tape.take().unwrap_or_default();
-    let found = match done {
-        Ok(worked) => Ok(worked),
-        Err(payload) if payload.is::<Death>() => Ok(Worked::Died(0)),
-        Err(payload) => Err(format!("the driver panicked: {}", text_of(&*payload))),
-    };
-    let worked = match found {
+    let worked = match done {
         Ok(worked) => worked,
-        Err(what) => {
+        Err(payload) if payload.is::<Death>() => DIED,
+        Err(payload) => {
+            let what = format!("the driver panicked: {}", text_of(&*payload));
             pair.must(Err(what));
-            return Worked::Died(0);
+            return None;
         }
     };
     if let Worked::Ticked(tick) = worked {
@@ -363,34 +381,45 @@ pub fn work<H: Host>(host: &mut H, group: usize, work: Work) -> Worked {
     pair.must(checked);
     let checked = same("the worker's work", &worked, &predicted);
     pair.must(checked.and_then(|()| pair.same_words()));
-    let worked = match worked {
-        Worked::Died(_) => bury(pair),
-        other => other,
-    };
     for (step, calls) in steps {
         host.stepped(group, work, step, &calls);
     }
-    worked
+    Some(worked)
 }
 
-/// What the shell does for a worker that died: nothing is accepted any more, and every task ends.
-fn bury(pair: &mut Pair) -> Worked {
-    let _ = pair.shut(Shut::Dead);
+/// What the shell does for a worker that died: nothing is accepted any more, and every task ends: by an abort, whose calls may be its
+/// death once more, and then without any call.
+fn bury<H: Host>(host: &mut H, group: usize) -> Worked {
+    let _ = host.pair(group).shut(Shut::Dead);
+    let ended = match attempt(host, group, Work::Abort(Status::WORKER_DIED)) {
+        Some(Worked::Aborted(ended)) => Some(ended),
+        _ => None,
+    };
+    let pair = host.pair(group);
+    let (ended, again) = match ended {
+        Some(ended) => (ended, false),
+        None => (fail(pair), true),
+    };
+    pair.must(same("tasks left by a dead worker", &pair.active(), &0));
+    Worked::Died { ended, again }
+}
+
+/// Every task ends without a call.
+fn fail(pair: &mut Pair) -> u32 {
     let mut reported = Told(Vec::new());
     let mut driver = pair.driver.take().expect("it was put back");
     let found = driver.fail_all(&pair.queue, Status::WORKER_DIED, &mut reported);
-    let left = driver.active();
     pair.driver = Some(driver);
     let mut replay = Replay::new(Vec::new(), &mut pair.tasks);
     let predicted = pair.oracle.fail_all(Status::WORKER_DIED, &mut replay);
     let told = replay.told;
+    pair.laws.abandoned();
     for change in &reported.0 {
         pair.laws.changed(change);
     }
     let counts = same("tasks that end with their worker", &found, &predicted);
     pair.must(counts.and_then(|()| same("their changes", &reported.0, &told)));
-    pair.must(same("tasks left by a dead worker", &left, &0));
-    Worked::Died(found)
+    found
 }
 
 /// Keeps changes.

@@ -32,6 +32,7 @@ impl<'a, H: Host> Ports<'a, H> {
         let answer = host.answer(self.group, call);
         let pair = host.pair(self.group);
         let Some(answer) = answer else {
+            pair.laws.died_in(call);
             push(pair, Item::Died);
             drop(host);
             // Without the panic hook: this death is planned.

@@ -7,7 +7,7 @@ use proxy_core::port::BarrierPoll;
 use proxy_core::{ContextId, OrderError, PollError, Status, TaskKind, Ticket};
 use proxy_kit::oracle::{Answer, Call, Changed, Oracle, Outside, Stepped, TaskId};
 
-use crate::pair::{CONTEXTS, Death, Item, Pair, Seen, Work, Worked};
+use crate::pair::{CONTEXTS, DIED, Death, Item, Pair, Seen, Work, Worked};
 
 pub(crate) type Steps = Vec<(Stepped, Vec<(Call, Answer)>)>;
 
@@ -25,7 +25,7 @@ pub(crate) fn replay(
     }));
     let worked = match done {
         Ok(worked) => worked,
-        Err(payload) if payload.is::<Death>() => Worked::Died(0),
+        Err(payload) if payload.is::<Death>() => DIED,
         Err(payload) => resume_unwind(payload),
     };
     replay.act(oracle);

@@ -308,13 +308,14 @@ impl World {
                 self.say(|| format!("group {group}: {tick:?}"));
             }
             Worked::Ticked(_) => {}
-            Worked::Aborted(_) | Worked::Died(_) => {
+            Worked::Aborted(_) | Worked::Died { .. } => {
                 self.say(|| format!("group {group}: {worked:?}"));
             }
         }
-        if let Worked::Died(_) = worked {
+        if let Worked::Died { again, .. } = worked {
             self.groups[group].worker = Worker::Dead;
             self.counts.deaths += 1;
+            self.counts.second_deaths += u64::from(again);
         }
         worked
     }

@@ -218,6 +218,12 @@ fn large_worlds() -> Vec<Small> {
             1,
         ),
         acting("explicit arms, 2 executions", EXPLICIT, 2, Acts::default()),
+        few(acting(
+            "orders, explicit arms, 2 executions, few answers",
+            EXPLICIT,
+            2,
+            ORDERS,
+        )),
         acting("orders, retires, resets", EXPLICIT, 1, all),
         acting("orders, 2 executions behind one gate", GATED, 2, ORDERS),
         acting("orders, barrier behind a gate", BARRIER, 1, ORDERS),

@@ -1,5 +1,7 @@
 //! The oracle's early ends: tasks that others order the worker to end, and verdicts that run ahead of it.
 
+use std::panic::resume_unwind;
+
 use proxy_core::{Bell, Cause, ContextId, OrderError, Poll, PollError, RunState, TaskKind};
 
 use super::{Oracle, Outside, Task, TaskId};
@@ -59,16 +61,15 @@ impl Oracle {
         if !std::mem::take(&mut self.ordered) {
             return 0;
         }
-        let mut active = std::mem::take(&mut self.active);
         let mut ended = 0;
-        for task in active.values_mut().flatten() {
-            if let Some(cause) = self.tasks[task.id].order {
-                let outcome = task.abort(cause.status(), self, outside);
-                self.settle(task.id, outcome, outside);
+        let went = self.each_active(|oracle, task| {
+            if let Some(cause) = oracle.tasks[task.id].order {
+                let outcome = task.abort(cause.status(), oracle, outside);
+                oracle.settle(task.id, outcome, outside);
                 ended += 1;
             }
-        }
-        self.keep(active);
+        });
+        went.unwrap_or_else(|death| resume_unwind(death));
         ended
     }
 }

@@ -1,6 +1,8 @@
 //! The worker's side: what a tick, and the ends of everything, must do.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::thread;
 
 use proxy_core::{Next, Rank, RunState, Status, TaskKind, Tick};
 
@@ -55,20 +57,19 @@ impl Oracle {
             next: Next::Sleep,
         };
         self.words.begin_tick();
-        let mut active = std::mem::take(&mut self.active);
         let mut early = Early::default();
-        for task in active.values_mut().flatten() {
-            self.step(task, &mut tick, outside);
+        let stepped = self.each_active(|oracle, task| {
+            oracle.step(task, &mut tick, outside);
             if tick.stepped.is_multiple_of(LOOK_EVERY) {
-                self.start_early(&mut early, &mut tick, outside);
+                oracle.start_early(&mut early, &mut tick, outside);
             }
-        }
-        self.keep(active);
+        });
         for task in early.started {
             let rank = self.tasks[task.id].rank;
             self.active.entry(rank).or_default().push(task);
         }
         self.admit(&early.rest);
+        stepped.unwrap_or_else(|death| resume_unwind(death));
         tick.next = if tick.moved > 0 || tick.drained > 0 || aborted > 0 {
             Next::Again
         } else if tick.stepped > 0 {
@@ -101,25 +102,42 @@ impl Oracle {
                 break;
             }
             early.rest.remove(0);
-            let mut task = self.make_active(id);
-            self.step(&mut task, tick, outside);
-            if self.tasks[id].state != RunState::Done {
-                early.started.push(task);
+            // There before its step, from which the worker may not come back.
+            early.started.push(self.make_active(id));
+            if let Some(task) = early.started.last_mut() {
+                self.step(task, tick, outside);
             }
+            early
+                .started
+                .pop_if(|_| self.tasks[id].state == RunState::Done);
         }
+    }
+
+    /// Goes over the active tasks in order. If the worker dies in a call, what has not ended is where it was, and the rest is told.
+    pub(super) fn each_active(
+        &mut self,
+        mut act: impl FnMut(&mut Self, &mut Active),
+    ) -> thread::Result<()> {
+        let mut active = std::mem::take(&mut self.active);
+        let tasks = active.values_mut().flatten();
+        let went = catch_unwind(AssertUnwindSafe(|| {
+            tasks.for_each(|task| act(self, task));
+        }));
+        self.keep(active);
+        went
     }
 
     /// Ends everything.
     pub fn abort_all<O: Outside>(&mut self, status: Status, outside: &mut O) -> u32 {
         self.drain();
         self.ordered = false;
-        let mut active = std::mem::take(&mut self.active);
         let mut ended = 0;
-        for task in active.values_mut().flatten() {
-            let outcome = task.abort(status, self, outside);
-            self.settle(task.id, outcome, outside);
+        let went = self.each_active(|oracle, task| {
+            let outcome = task.abort(status, oracle, outside);
+            oracle.settle(task.id, outcome, outside);
             ended += 1;
-        }
+        });
+        went.unwrap_or_else(|death| resume_unwind(death));
         ended
     }
 
@@ -136,7 +154,7 @@ impl Oracle {
         u32::try_from(ended.len()).unwrap()
     }
 
-    pub(super) fn keep(&mut self, active: BTreeMap<Rank, Vec<Active>>) {
+    fn keep(&mut self, active: BTreeMap<Rank, Vec<Active>>) {
         for (rank, mut tasks) in active {
             tasks.retain(|task| self.tasks[task.id].state != RunState::Done);
             if !tasks.is_empty() {

@@ -8,6 +8,8 @@ pub(super) struct Held {
     pub(super) ticket: Ticket,
     pub(super) told: Option<Status>,
     pub(super) order: Option<Order>,
+    /// An explicit arm was made for it.
+    pub(super) armed: bool,
 }
 
 impl Held {
@@ -16,6 +18,7 @@ impl Held {
             ticket,
             told: None,
             order: None,
+            armed: false,
         }
     }
 

@@ -1,5 +1,7 @@
 //! One state of a small world, the operations that lead on from it, and what must come of it.
 
+mod arms;
+
 use std::collections::{BTreeMap, HashSet};
 use std::hash::{Hash, Hasher};
 
@@ -18,6 +20,8 @@ use super::Small;
 use super::answers::{FAIR, options};
 use super::edge::{Edge, heard};
 use super::held::{Held, Order};
+
+use arms::at_kind;
 
 /// Ticks after which a world with two tasks of two blocks must have come to rest if everybody does what they should.
 const TICKS_TO_REST: u32 = 16;
@@ -49,6 +53,8 @@ struct Place {
     appended: u64,
     /// Attempts to arm.
     arms: u64,
+    /// Explicit arms of each kind that no execution has come for yet.
+    spare: [u8; 2],
     is_retired: bool,
     /// How often it is registered anew.
     lives: u8,
@@ -75,6 +81,7 @@ impl<'a> Run<'a> {
             context: pair.register(*spec).expect("few contexts"),
             appended: 0,
             arms: 0,
+            spare: [0; 2],
             is_retired: false,
             lives: small.acts.retires.unwrap_or(0),
         };
@@ -134,7 +141,7 @@ impl<'a> Run<'a> {
         let mut hasher = FxHasher::default();
         self.pair.hash_state(&mut hasher);
         for held in &self.held {
-            (held.told.is_some(), held.order).hash(&mut hasher);
+            (held.told.is_some(), held.order, held.armed).hash(&mut hasher);
         }
         (&self.places, self.is_dead).hash(&mut hasher);
         hasher.finish()
@@ -234,8 +241,9 @@ impl<'a> Run<'a> {
     }
 
     fn work(&mut self, piece: Work) {
-        let died = matches!(work(self, 0, piece), Worked::Died(_));
+        let died = matches!(work(self, 0, piece), Worked::Died { .. });
         self.is_dead |= died;
+        self.passes_armed();
         for place in 0..self.held.len() {
             let held = self.held[place];
             let Some(mut order) = held.order.filter(Order::is_open) else {
@@ -263,8 +271,13 @@ impl<'a> Run<'a> {
         let exec = ExecId(self.places[at].appended);
         match self.pair.enqueue(self.places[at].context, None, exec) {
             Ok((tickets, bell)) => {
-                let tickets = tickets.into_iter().map(|(_, ticket)| Held::new(ticket));
-                self.held.extend(tickets);
+                for (kind, ticket) in tickets {
+                    let spare = &mut self.places[at].spare[at_kind(kind)];
+                    let armed = *spare > 0;
+                    *spare = spare.saturating_sub(1);
+                    let held = Held::new(ticket);
+                    self.held.push(Held { armed, ..held });
+                }
                 self.bell(format!("push, {}", heard(bell)));
             }
             // Refused before it came to a push.
@@ -279,12 +292,6 @@ impl<'a> Run<'a> {
             Polarity::Header => u32::MAX,
         };
         self.pair.fire(self.places[at].context, kind, stream, value);
-    }
-
-    /// An attempt that the device was too early for counts, too: the context counts it, and would have a new state each time.
-    fn arm(&mut self, at: usize, kind: TaskKind) {
-        self.places[at].arms += 1;
-        let _ = self.pair.arm(self.places[at].context, kind);
     }
 
     /// A consumer looks. What it has been told once it is not told again.
@@ -368,6 +375,9 @@ impl<'a> Run<'a> {
     fn reset(&mut self, at: usize) {
         let found = self.pair.reset(self.places[at].context);
         self.at_rest(at, "reset", found);
+        if found.is_ok() {
+            self.places[at].spare = [0; 2];
+        }
     }
 
     fn register(&mut self, at: usize) {
@@ -375,7 +385,8 @@ impl<'a> Run<'a> {
         let found = self.pair.register(self.small.specs[at]);
         place.lives -= 1;
         if let Ok(context) = found {
-            (place.context, place.is_retired, place.arms) = (context, false, 0);
+            (place.context, place.is_retired) = (context, false);
+            (place.arms, place.spare) = (0, [0; 2]);
         }
         self.must(Law::NoneLost, found.is_ok(), || {
             format!("a context is registered anew: {found:?}")
@@ -401,21 +412,6 @@ impl<'a> Run<'a> {
             }
         }
         self.all_end(Law::NoneLost, "everybody does what they should, and");
-    }
-
-    /// A device that is armed, if it is the host that has to, before it fires.
-    fn fire_all(&mut self, at: usize) {
-        let (spec, place) = (self.small.specs[at], self.places[at]);
-        if place.is_retired {
-            return;
-        }
-        for (kind, words) in words(&spec) {
-            if spec.arming == Arming::Explicit && words > 0 {
-                (0..words).for_each(|stream| self.pair.fire(place.context, kind, stream, 0));
-                self.arm(at, kind);
-            }
-            (0..words).for_each(|stream| self.fire(at, kind, stream));
-        }
     }
 
     /// An abort ends everything at once.
