@@ -12,6 +12,7 @@
 //! arrays to the driver, and enqueues before it rings the doorbell):
 //!
 //! ```
+//! use std::sync::atomic::Ordering;
 //! use std::time::{Duration, Instant};
 //!
 //! use proxy_kit::device::{Connectors, Device, Polarity, StartWords};
@@ -44,6 +45,9 @@
 //! for exec_id in 1..=3 {
 //!     // Here the driver arms and enqueues, then the doorbell is rung.
 //!     let execution = device.launch(exec_id, &program, &start)?;
+//!     // The driver consumes what the device fires, which is all there is to do for one rank alone.
+//!     let words = (0..2).filter_map(|stream| start.word(stream));
+//!     words.for_each(|word| while word.swap(0, Ordering::AcqRel) != exec_id as u32 + 1 {});
 //!     execution.wait(Instant::now() + Duration::from_secs(10))?;
 //! }
 //! let want = golden(op, dtype, pattern, ranks, rank, count);
