@@ -249,6 +249,8 @@ pub struct Task {
     pub status: Option<i32>,
     /// The selected block, its place (from 1) and how many there are, for a task that has entered the library.
     pub block: Option<Block>,
+    /// Others have the library before it, as the tasks of a communicator take turns.
+    pub behind: bool,
     /// Start words that have not fired, of a task that waits for its device.
     pub unfired: Vec<StartWord>,
     /// Those that have, of the same task.

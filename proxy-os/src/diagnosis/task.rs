@@ -21,6 +21,7 @@ struct Said {
     unfired: Vec<StartWord>,
     fired: Vec<StartWord>,
     block: Option<Block>,
+    behind: bool,
     /// Asked outside of the lock, as it is the embedder's code.
     barrier: Option<Arc<dyn HostBarrier>>,
 }
@@ -42,10 +43,12 @@ pub(super) fn task(shared: &Shared, view: &TaskView, listed: bool, since: Since,
             true => words(view, data, (age, least_age)),
             false => Default::default(),
         };
+        let behind = network && data.comm.is_before(view.ticket.slot());
         Said {
             unfired,
             fired,
-            block: (runs && network).then(|| block(data)).flatten(),
+            block: (runs && network && !behind).then(|| block(data)).flatten(),
+            behind,
             barrier: (runs && !network).then(|| data.barrier.clone()).flatten(),
         }
     };
@@ -69,6 +72,7 @@ pub(super) fn task(shared: &Shared, view: &TaskView, listed: bool, since: Since,
             .filter(|_| view.state == RunState::Done)
             .map(|last| last.change.status.0),
         block: said.block,
+        behind: said.behind,
         unfired: said.unfired,
         fired: said.fired,
         barrier: said.barrier.and_then(|barrier| attendance(&*barrier)),

@@ -251,6 +251,9 @@ fn of_task(f: &mut fmt::Formatter<'_>, task: &Task) -> fmt::Result {
     if task.unread {
         f.write_str(", its context could not be read, as it was locked")?;
     }
+    if task.behind {
+        f.write_str(", others have the library before it")?;
+    }
     if let Some(block) = &task.block {
         write!(
             f,

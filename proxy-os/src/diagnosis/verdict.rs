@@ -122,6 +122,8 @@ fn of_group(group: &Group, threshold: f64) -> Vec<(Stall, String)> {
         let waits = match task.state.as_str() {
             // Its turn has not come, or it moves in each step: only a worker that makes no steps keeps it.
             "INIT" | "PROGRESSING" => asleep,
+            // The one that has the library is the one to look at.
+            "IDLE" if task.behind => asleep,
             _ => true,
         };
         waits && task.age.unwrap_or(task.least_age) >= threshold

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use proxy_core::Status;
 use proxy_core::port::Flags;
@@ -18,6 +19,8 @@ pub struct ProxyComm {
     hold: Hold,
     comm: Comm,
     ranks: u32,
+    /// Slot of the task whose turn it is, plus 1, for reports; 0 = nobody's.
+    turn: AtomicU32,
 }
 
 impl ProxyComm {
@@ -37,13 +40,31 @@ impl ProxyComm {
             library,
             format!("proxy contexts of a communicator of {ranks} ranks"),
         );
-        Arc::new(Self { hold, comm, ranks })
+        Arc::new(Self {
+            hold,
+            comm,
+            ranks,
+            turn: AtomicU32::new(0),
+        })
     }
 
     /// Ranks of the communicator.
     #[must_use]
     pub const fn ranks(&self) -> u32 {
         self.ranks
+    }
+
+    /// Notes whose turn it is. The worker only.
+    pub(super) fn note_turn(&self, turn: u32) {
+        // Relaxed: a message by itself.
+        self.turn.store(turn, Ordering::Relaxed);
+    }
+
+    /// Whether it is the turn of another task than that of this slot.
+    pub(crate) fn is_before(&self, slot: u32) -> bool {
+        // Relaxed: as above.
+        let turn = self.turn.load(Ordering::Relaxed);
+        turn != 0 && turn != slot + 1
     }
 
     pub(crate) fn library_path(&self) -> &Path {

@@ -435,7 +435,8 @@ impl Observer for WorkerPorts {
         if task.kind == TaskKind::Network
             && let Some(known) = find(&self.contexts, context)
         {
-            self.turns.join(known.line, task.slot);
+            let turn = self.turns.join(known.line, task.slot);
+            known.data.comm.note_turn(turn);
         }
     }
 
@@ -451,7 +452,8 @@ impl Observer for WorkerPorts {
             if change.kind == TaskKind::Network
                 && let Some(known) = find(&self.contexts, change.context)
             {
-                self.turns.leave(known.line, change.slot);
+                let turn = self.turns.leave(known.line, change.slot);
+                known.data.comm.note_turn(turn);
             }
             if !change.status.is_success() {
                 shared.watch.count_failure(change.status);

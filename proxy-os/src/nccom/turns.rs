@@ -60,16 +60,17 @@ impl Turns {
         }
     }
 
-    /// A task arrives.
-    pub(super) fn join(&mut self, line: usize, slot: u32) {
+    /// A task arrives. Answers whose turn it is then: the slot plus 1.
+    pub(super) fn join(&mut self, line: usize, slot: u32) -> u32 {
         let Some(line) = self.0.get_mut(line) else {
-            return;
+            return 0;
         };
         if line.at == 0 {
             line.at = slot + 1;
         } else {
             line.behind.push_back(slot);
         }
+        line.at
     }
 
     /// How a task stands.
@@ -89,10 +90,10 @@ impl Turns {
         }
     }
 
-    /// A task ends, from wherever it stands.
-    pub(super) fn leave(&mut self, line: usize, slot: u32) {
+    /// A task ends, from wherever it stands. Answers whose turn it is then: the slot plus 1, or 0 if nobody is left.
+    pub(super) fn leave(&mut self, line: usize, slot: u32) -> u32 {
         let Some(line) = self.0.get_mut(line) else {
-            return;
+            return 0;
         };
         if line.at == slot + 1 {
             line.at = line.behind.pop_front().map_or(0, |next| next + 1);
@@ -100,6 +101,7 @@ impl Turns {
         } else {
             line.behind.retain(|other| *other != slot);
         }
+        line.at
     }
 }
 
@@ -112,21 +114,21 @@ mod tests {
         use Turn::{Begins, Behind, Filed};
         let mut turns = Turns(vec![Line::default()]);
         for slot in [7, 3, 5, 9] {
-            turns.join(0, slot);
+            assert_eq!(turns.join(0, slot), 8);
         }
         let stand = |turns: &Turns| [7, 3, 5, 9].map(|slot| turns.of(0, slot));
         assert_eq!(stand(&turns), [Begins, Behind, Behind, Behind]);
         turns.file(0, true);
         assert_eq!(stand(&turns), [Filed, Behind, Behind, Behind]);
         // One that is not at its turn yet ends early.
-        turns.leave(0, 5);
-        turns.leave(0, 7);
+        assert_eq!(turns.leave(0, 5), 8);
+        assert_eq!(turns.leave(0, 7), 4);
         assert_eq!(stand(&turns), [Behind, Begins, Behind, Behind]);
-        turns.leave(0, 3);
+        assert_eq!(turns.leave(0, 3), 10);
         assert_eq!(stand(&turns), [Behind, Behind, Behind, Begins]);
-        turns.leave(0, 9);
+        assert_eq!(turns.leave(0, 9), 0);
         // A slot that is used again is another task.
-        turns.join(0, 7);
+        assert_eq!(turns.join(0, 7), 8);
         assert_eq!(stand(&turns), [Begins, Behind, Behind, Behind]);
         assert_eq!(turns.of(1, 7), Behind, "no such line");
     }

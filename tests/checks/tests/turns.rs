@@ -6,6 +6,7 @@ use std::time::Duration;
 use proxy_checks::pace::until;
 use proxy_checks::script::{Script, sets};
 use proxy_core::{ExecId, Gid, Poll, Rank, RunState, Status, Ticket};
+use proxy_os::diagnosis::Report;
 use proxy_os::{Context, ContextBuilder, Patience, ProxyQueue, Settings};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -13,8 +14,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const IDLE: &str = "progress * -> idle=1 done=0";
 const DONE: &str = "progress * -> idle=0 done=1";
 
-fn queue() -> Arc<ProxyQueue> {
-    ProxyQueue::start(Gid(1), &Settings::default()).expect("a worker")
+fn queue(gid: u32) -> Arc<ProxyQueue> {
+    ProxyQueue::start(Gid(gid), &Settings::default()).expect("a worker")
 }
 
 /// Contexts of these blocks on one communicator.
@@ -48,6 +49,15 @@ fn end(queue: &ProxyQueue, ticket: Ticket) -> Status {
     status.expect("an end")
 }
 
+/// Of each task of a group, in order: whether a report says that others are before it.
+fn behind(gid: u32) -> Vec<bool> {
+    let report = Report::collect("a test");
+    let groups = report.groups.iter().filter(|group| group.gid == gid);
+    let mut tasks: Vec<_> = groups.flat_map(|group| &group.tasks).collect();
+    tasks.sort_by_key(|task| task.sequence);
+    tasks.iter().map(|task| task.behind).collect()
+}
+
 /// All calls of a task's life, on two streams.
 fn life(block: u32) -> Vec<String> {
     let called = |call: &str| [0, 1].map(|stream| format!("{call} {stream} {block}"));
@@ -70,11 +80,12 @@ fn order(script: &Script) -> Vec<String> {
 #[test]
 fn executions_of_a_context_have_the_library_one_after_the_other() {
     let script = Script::with(&[IDLE]);
-    let queue = queue();
+    let queue = queue(1);
     let [context] = contexts(&queue, &script, [7]);
     let tickets = [1, 2, 3].map(|exec| enqueue(&context, exec));
     idle(&queue, &tickets);
     assert_eq!((script.count(0), script.count(2)), (2, 0));
+    assert_eq!(behind(1), [false, true, true], "a report tells them apart");
     script.rule(DONE);
     for ticket in tickets {
         assert_eq!(end(&queue, ticket), Status::SUCCESS);
@@ -85,7 +96,7 @@ fn executions_of_a_context_have_the_library_one_after_the_other() {
 #[test]
 fn so_have_contexts_of_a_communicator() {
     let script = Script::with(&[IDLE]);
-    let queue = queue();
+    let queue = queue(2);
     let [first, second] = contexts(&queue, &script, [7, 9]);
     let tickets = [enqueue(&second, 1), enqueue(&first, 1), enqueue(&second, 2)];
     idle(&queue, &tickets);
@@ -99,7 +110,7 @@ fn so_have_contexts_of_a_communicator() {
 #[test]
 fn one_that_is_aborted_before_its_turn_makes_no_call_and_harms_none() {
     let script = Script::with(&[IDLE]);
-    let queue = queue();
+    let queue = queue(3);
     let [context] = contexts(&queue, &script, [7]);
     let tickets = [1, 2, 3].map(|exec| enqueue(&context, exec));
     idle(&queue, &tickets);
@@ -114,7 +125,7 @@ fn one_that_is_aborted_before_its_turn_makes_no_call_and_harms_none() {
 #[test]
 fn the_next_goes_on_where_one_is_aborted_in_its_turn() {
     let script = Script::with(&[IDLE]);
-    let queue = queue();
+    let queue = queue(4);
     let [context] = contexts(&queue, &script, [7]);
     let tickets = [1, 2].map(|exec| enqueue(&context, exec));
     idle(&queue, &tickets);
@@ -127,7 +138,7 @@ fn the_next_goes_on_where_one_is_aborted_in_its_turn() {
 #[test]
 fn an_error_of_a_start_that_had_to_wait_is_its_own_tasks_and_what_was_started_is_stopped() {
     let script = Script::with(&[IDLE, "start 4 -> ret=9"]);
-    let queue = queue();
+    let queue = queue(5);
     let [context] = contexts(&queue, &script, [7]);
     let tickets = [1, 2, 3].map(|exec| enqueue(&context, exec));
     idle(&queue, &tickets);

@@ -52,7 +52,7 @@ fn h53_a_worker_and_an_age_that_is_only_known_in_part_are_told() {
 }
 
 /// What the text leaves to the JSON, by the end of its name there, and why.
-const EXCEPTIONS: [(&str, &str); 6] = [
+const EXCEPTIONS: [(&str, &str); 7] = [
     (
         "below",
         "histograms are for monitoring; the text has quantiles",
@@ -62,6 +62,7 @@ const EXCEPTIONS: [(&str, &str); 6] = [
     ("least_age", "told where the age is not known"),
     ("least_total_age", "told where the total age is not known"),
     ("unread", "told if it is true, in words"),
+    ("behind", "told if it is true, in words"),
 ];
 
 /// A text that no other field has.
@@ -250,6 +251,7 @@ fn task() -> Task {
             machine: Some(171),
         }),
         unread: true,
+        behind: true,
     }
 }
 

@@ -86,6 +86,22 @@ fn an_idle_library_is_named_by_block_and_calls() {
 }
 
 #[test]
+fn a_task_whose_turn_at_the_library_has_not_come_is_not_to_blame() {
+    let first = task("IDLE", 2.0);
+    let behind = Task {
+        exec: 813,
+        behind: true,
+        ..task("IDLE", 9.0)
+    };
+    let (kind, sentence) = verdict(Worker::default(), vec![behind, first]);
+    let expected = "group 3, rank 5, network task exec 812 has been IDLE for 2.0 s";
+    assert_eq!(
+        (kind, sentence.as_str()),
+        (StallKind::LibraryIdle, expected)
+    );
+}
+
+#[test]
 fn a_call_that_does_not_return_is_named_with_its_age_whatever_else_waits() {
     let call = Call {
         function: "neuronNetworkProxyProgress".to_owned(),

@@ -300,7 +300,7 @@ fn overtaken() {
 
 #[test]
 fn h21_a_meeting_of_another_generation_is_none() {
-    rt::model("phone meeting, overtaken", 1000, overtaken);
+    rt::model("phone meeting, overtaken", 500, overtaken);
 }
 
 #[cfg(loom)]
