@@ -149,8 +149,6 @@ impl<const RANKS: usize, const TASKS: usize> Driver<RANKS, TASKS> {
         ports: &mut P,
     ) -> Tick {
         let mut tick = Tick::new();
-        // As whoever takes writes: a look alone would fetch the line once, and the exchange once more.
-        ports.soon(queue.inbox().address());
         if let Some(seen) = queue.inbox().look() {
             self.begin(queue, seen, ports, &mut tick);
         }

@@ -64,12 +64,6 @@ impl Inbox {
         }
     }
 
-    /// Where its word is.
-    #[inline]
-    pub(crate) const fn address(&self) -> *const () {
-        core::ptr::from_ref(&self.head).cast()
-    }
-
     /// The word, if there is something to take or to disarm.
     #[inline]
     pub(crate) fn look(&self) -> Option<Head> {

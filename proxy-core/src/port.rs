@@ -174,7 +174,7 @@ pub trait Observer {
     fn changed(&mut self, change: &Change);
 
     /// The driver is about to read and write the line at `address`, which another thread has written last: a shell may have it fetched
-    /// meanwhile, to be written. A hint, on the path of every tick. Must not unwind.
+    /// meanwhile, to be written. A hint, on the path of every drain. Must not unwind.
     fn soon(&self, address: *const ()) {
         let _ = address;
     }

@@ -16,6 +16,7 @@ use std::process::{Command, ExitCode};
 
 use clap::Parser;
 
+use crate::apt;
 use crate::child;
 use crate::usage;
 use crate::workspace::{Artifact, Workspace};
@@ -32,24 +33,38 @@ const BUILD: [&str; 8] = [
     "nccom",
 ];
 
+/// Groups of rows that have peers beside them.
+const PEERS_OF: [&str; 2] = ["bus", "process"];
+
+/// What the peer from outside needs, and the packages that have it.
+const OPEN_MPI: [(&str, &str); 2] = [
+    ("mpirun", "openmpi-bin"),
+    ("mpicc.openmpi", "libopenmpi-dev"),
+];
+
 /// Builds, then replaces this process, so that Ctrl-C and the exit code are the benches' own. Returns only what was refused before, or that
 /// they cannot be started.
 pub(crate) fn verb(workspace: &Workspace, args: &[OsString]) -> Result<ExitCode, String> {
-    if let Some(refused) = refused(args) {
-        return Ok(refused);
+    let chosen = match chosen(args) {
+        Ok(chosen) => chosen,
+        Err(refused) => return Ok(refused),
+    };
+    if chosen.iter().any(|row| PEERS_OF.contains(&row.group)) {
+        // Where one cannot be had, the benches say that it is skipped.
+        for (program, package) in OPEN_MPI {
+            let _ = apt::provide(program, package);
+        }
     }
     Err(child::exec(&mut command(workspace, args)?))
 }
 
-/// The exit code of a command line that asks for no measurement: it is not accepted, or asks for help; which has been said.
-fn refused(args: &[OsString]) -> Option<ExitCode> {
+/// The rows that are asked for; or the exit code of a command line that asks for no measurement: it is not accepted, or asks for help; which has
+/// been said.
+fn chosen(args: &[OsString]) -> Result<Vec<plan::Row>, ExitCode> {
     let words = [OsString::from("bench")].into_iter();
-    match cli::Cli::try_parse_from(words.chain(args.iter().cloned())) {
-        Err(said) => Some(usage::said(&said)),
-        Ok(cli) => rows::chosen(&cli.rows)
-            .err()
-            .map(|what| usage::refuse(&what)),
-    }
+    let cli = cli::Cli::try_parse_from(words.chain(args.iter().cloned()));
+    let cli = cli.map_err(|said| usage::said(&said))?;
+    rows::chosen(&cli.rows).map_err(|what| usage::refuse(&what))
 }
 
 fn command(workspace: &Workspace, args: &[OsString]) -> Result<Command, String> {
@@ -83,7 +98,7 @@ mod tests {
     fn what_the_benches_do_not_know_is_refused_before_they_are_built() {
         let refused = |words: &str| {
             let words: Vec<OsString> = words.split_whitespace().map(OsString::from).collect();
-            refused(&words)
+            chosen(&words).err()
         };
         let usage = ExitCode::from(usage::USAGE);
         assert_eq!(refused("nonsense"), Some(usage));

@@ -9,7 +9,7 @@ use proxy_core::{
 use super::ProxyQueue;
 use crate::context::ContextData;
 use crate::log;
-use crate::sys::{fork, line};
+use crate::sys::fork;
 
 /// Tickets of one execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,8 +42,6 @@ impl Context {
             return Err(EnqueueError::Forked);
         }
         let shared = &self.queue.shared;
-        // Comes while the slot is filled.
-        line::fetch(shared.core.inbox_address());
         let appended = shared.core.enqueue(self.id, exec, &*self.data);
         let appended = appended.inspect_err(|error| shared.watch.refused(error))?;
         shared.obey(appended.bell);
