@@ -132,6 +132,7 @@ const SHARED: &[(&str, Looked)] = &[
     ("proxy-os/src/leave.rs", Alone),
     ("proxy-os/src/left.rs", Alone),
     ("proxy-os/src/log.rs", Alone),
+    ("proxy-os/src/nccom/proxy_comm.rs", Alone),
     ("proxy-os/src/nccom/shared.rs", Alone),
     ("proxy-os/src/pass.rs", ONE_FLAG),
     ("proxy-os/src/queue.rs", ONE_FLAG),
