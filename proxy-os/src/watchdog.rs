@@ -14,10 +14,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
-use proxy_core::{Cause as Order, RunState, Shut, Status, TaskView, Ticket};
+use proxy_core::{Cause as Order, RunState, Shut, Status, TaskKind, TaskView, Ticket};
 
 use crate::completion::Places;
 use crate::config::Settings;
+use crate::context::ContextData;
 use crate::diagnosis;
 use crate::log;
 use crate::queue::{ProxyQueue, Shared};
@@ -256,8 +257,14 @@ impl Shared {
 
     /// Notes whether the task has moved since the last look.
     fn note_move(&self, task: &TaskView, seen: &mut Seen, began: &Began, ticked: bool, now: u64) {
-        // A task that is PROGRESSING has moved in each of its steps.
-        if task.state != seen.state || (ticked && task.state == RunState::Progressing) {
+        let moves = match task.state {
+            // It has moved in each of its steps.
+            RunState::Progressing => ticked,
+            // The one that has the library is the one to look at.
+            RunState::Idle => self.is_behind(task),
+            _ => false,
+        };
+        if task.state != seen.state || moves {
             seen.state = task.state;
             seen.moved = now;
         } else if let Some(since) = began.of(task) {
@@ -267,6 +274,13 @@ impl Shared {
         if seen.stalled && self.stalled_for(seen, now).is_none() {
             seen.stalled = false;
         }
+    }
+
+    /// Whether others have the library before a task.
+    fn is_behind(&self, task: &TaskView) -> bool {
+        let is = |data: &ContextData| data.comm.is_before(task.ticket.slot());
+        let network = task.kind == TaskKind::Network;
+        network && self.contexts.try_read(task.context, is).flatten() == Some(true)
     }
 
     fn stalled_for(&self, seen: &Seen, now: u64) -> Option<Duration> {

@@ -7,11 +7,11 @@ use proxy_checks::pace::until;
 use proxy_checks::script::{Script, sets};
 use proxy_core::{ExecId, Gid, Poll, Rank, RunState, Status, Ticket};
 use proxy_os::diagnosis::Report;
-use proxy_os::{Context, ContextBuilder, Patience, ProxyQueue, Settings};
+use proxy_os::{Context, ContextBuilder, Patience, ProxyQueue, Release, Settings};
 
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Nothing moves until the next rule.
-const IDLE: &str = "progress * -> idle=1 done=0";
+/// Nothing moves until the next rule. Slow, as the first 4096 calls alone are recorded.
+const IDLE: &str = "progress * -> idle=1 done=0 sleep_us=1000";
 const DONE: &str = "progress * -> idle=0 done=1";
 
 fn queue(gid: u32) -> Arc<ProxyQueue> {
@@ -91,6 +91,24 @@ fn executions_of_a_context_have_the_library_one_after_the_other() {
         assert_eq!(end(&queue, ticket), Status::SUCCESS);
     }
     assert_eq!(order(&script), [life(7), life(7), life(7)].concat());
+}
+
+#[test]
+fn who_waits_for_its_turn_is_not_told_as_stalled() {
+    let script = Script::with(&[IDLE]);
+    let settings = Settings::builder().stall_threshold(Duration::from_millis(100));
+    let settings = settings.from_lookup(|_| None).expect("good settings");
+    let queue = ProxyQueue::start(Gid(6), &settings).expect("a worker");
+    let [context] = contexts(&queue, &script, [7]);
+    let tickets = [1, 2, 3].map(|exec| enqueue(&context, exec));
+    idle(&queue, &tickets);
+    let told = || -> Vec<u64> { queue.reports().iter().map(|record| record.exec.0).collect() };
+    until("the first is told", || !told().is_empty());
+    // The next is told as long after its own turn has begun.
+    assert_eq!(queue.abort(tickets[0], PATIENCE), Ok(()));
+    until("the second is told", || told().contains(&2));
+    assert!(!told().contains(&3), "{:?}", told());
+    assert_eq!(queue.release(Release::Abort, PATIENCE), Ok(()));
 }
 
 #[test]

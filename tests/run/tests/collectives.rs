@@ -73,6 +73,16 @@ fn several_executions_in_flight() {
     }
 }
 
+/// The deadline is of each execution, from its turn on: of 63 in flight the last one waits for longer than that.
+#[test]
+fn a_deadline_is_not_of_all_executions_in_flight_together() {
+    let args = "allr -r 3 -b 32mb -e 32mb -n 70 -w 0 --timeout 3";
+    let mut command = command(args);
+    command.env("NEURON_RT_ASYNC_EXEC_MAX_INFLIGHT_REQUESTS", "63");
+    let outcome = start_command(command).finish();
+    outcome.assert(0, &[]);
+}
+
 /// Sizes that no number of ranks, streams and blocks divides.
 #[test]
 fn every_number_of_streams_with_every_number_of_blocks() {

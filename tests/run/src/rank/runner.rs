@@ -305,10 +305,11 @@ impl Size<'_, '_> {
     }
 
     fn end(&self, flight: &Flight) -> Result<(), Failure> {
+        // As its time, its deadline begins with its turn.
         let wait = Wait {
             context: &self.context,
             running: &flight.running,
-            deadline: flight.began + self.runner.job.deadline(),
+            deadline: flight.began.max(self.ended) + self.runner.job.deadline(),
         };
         wait.for_driver(&flight.tickets)?;
         wait.for_device()
